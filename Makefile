@@ -10,6 +10,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ARGS ?=
+# Tests wait more than they compute.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 IMAGE := dist/rescheduler-image.tar
 SOURCES := $(shell find src -type f -not -path '*/__pycache__/*')
 
@@ -23,7 +25,7 @@ demo: $(READY) ## a simulated cluster in your terminal (ARGS=--forever keeps it 
 
 .PHONY: test
 test: $(READY) ## all everyday tests (ARGS="-k name" to choose)
-	@$(BIN)/pytest -n auto --dist worksteal -m "not size and not control_plane" $(ARGS)
+	@$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not size and not control_plane" $(ARGS)
 
 .PHONY: test-size
 test-size: $(READY) ## tests that take long: large clusters, and all of many similar cases
@@ -33,35 +35,56 @@ test-size: $(READY) ## tests that take long: large clusters, and all of many sim
 explore: $(READY) ## try every property with N times as many examples as every day, at random (N=100)
 	@EXPLORE=$(or $(N),100) $(BIN)/pytest -n auto -m "hypothesis and not control_plane" $(ARGS)
 
+.PHONY: campaign
+campaign: $(READY) ## the reliability campaign: N seeds of faults in simulated clusters (N=20, SEED=1; ARGS="--replay 42": one seed)
+	@$(BIN)/python -m tests.campaign --seeds $(or $(N),20) --first $(or $(SEED),1) $(ARGS)
+
 .PHONY: e2e
 e2e: $(READY) control-plane ## tests on a real control plane, built on first use (COLD=1: with empty caches)
-	@$(BIN)/pytest tests/stories tests/e2e -m "(not simulator and not full) or (simulator and kubectl)" $(ARGS)
+	@folder=$$(mktemp -d) && trap "rm -rf $$folder" EXIT && \
+	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --basetemp=$$folder/runs tests/stories tests/e2e \
+	  -m "(not simulator and not full) or (simulator and kubectl)" $(ARGS) && \
+	$(if $(ARGS),true,E2E_FOLDER=$$folder $(BIN)/pytest tests/e2e/test_permissions.py)
 
 .PHONY: e2e-rules
 e2e-rules: $(READY) control-plane ## ask the real scheduler about N random pods and nodes (N=20000, SEED=1)
 	@N=$(or $(N),20000) SEED=$(or $(SEED),1) $(BIN)/pytest tests/e2e/test_scheduler_truth.py -s
 
 .PHONY: e2e-full
-e2e-full: $(READY) control-plane ## the long parts: more stories, 30,000 and 150,000 pods, five minutes of churn, three rounds of chaos
+e2e-full: $(READY) peers ## the long parts: more stories, other projects' programs, 30,000 and 150,000 pods, five minutes of churn, three rounds of chaos
 	@$(BIN)/pytest tests/stories tests/e2e -m "full and not simulator" $(ARGS)
 	@$(BIN)/python -m bench.read_cluster --pods 30000 --nodes 1000 --repeat 4
 	@$(BIN)/python -m bench.read_cluster --pods 150000 --nodes 5000 --repeat 1 --only protobuf
+	@$(BIN)/python -m bench.evictions
+
+.PHONY: e2e-nodes-full
+e2e-nodes-full: $(READY) node-programs $(IMAGE) ## the long tests on real nodes: requests that each way to remove a pod loses
+	@$(BIN)/python -m tests.testbed.nodes $(BIN)/pytest tests/e2e_nodes -m full $(ARGS)
 
 .PHONY: e2e-nodes
 e2e-nodes: $(READY) node-programs $(IMAGE) ## tests on real nodes: containers, Services, our image (needs root; ARGS="-k name")
 	@$(BIN)/pytest tests/image
 	@$(BIN)/python -m tests.testbed.nodes $(BIN)/pytest tests/e2e_nodes -m "not full" $(ARGS)
 
+.PHONY: traffic
+traffic: $(READY) node-programs $(IMAGE) ## measure lost requests on real nodes, and write docs/zero-downtime.md (ARGS="--minutes 60")
+	@$(BIN)/python -m tests.testbed.nodes $(BIN)/python -m tests.e2e_nodes.traffic --to tests/e2e_nodes/traffic/measured.jsonl $(ARGS)
+	@$(BIN)/python -m tests.e2e_nodes.traffic.traffic_report tests/e2e_nodes/traffic/measured.jsonl docs/zero-downtime.md docs/images/drain-and-move.svg
+
 .PHONY: node-programs
 node-programs: ## only build what real nodes need: kubelet, kube-proxy, containerd, CoreDNS
 	@$(PYTHON) tests/testbed/build.py nodes
+
+.PHONY: peers
+peers: ## build the control plane and the programs of other projects that evict pods: Karpenter, descheduler
+	@$(PYTHON) tests/testbed/build.py peers
 
 .PHONY: control-plane
 control-plane: ## only build the real control plane: etcd, kube-apiserver, controller manager, scheduler, kubectl
 	@$(PYTHON) tests/testbed/build.py
 
 .PHONY: conformance-record
-conformance-record: $(READY) control-plane ## write down anew what the real API server does in each scenario
+conformance-record: $(READY) control-plane ## record what the real API server does in each scenario
 	@$(BIN)/python -m tests.conformance record $(ARGS)
 
 .PHONY: testbed-up testbed-down testbed-status
@@ -85,33 +108,45 @@ check: $(READY) ## format, lint, strict types, import contracts, generated files
 	@$(BIN)/python -m tools.plan_schema --check docs/plan.schema.json
 	@$(BIN)/python -m tools.web_page_check
 	@$(BIN)/python -m tools.migration_diagrams --check docs/migrations.md
+	@$(BIN)/python -m tools.concept_pictures --check docs
+	@$(BIN)/python -m tools.api_reference --check docs/api-reference.md
 	@$(BIN)/python -m tools.helm_chart --check deploy/helm
 	@$(BIN)/python -m tools.permissions_reference --check docs/security.md
 	@$(BIN)/python -m tools.web_openapi_file --check web/openapi.json
+	@$(BIN)/python -m tools.third_party_notices --check THIRD-PARTY-NOTICES.md
 
 .PHONY: web
-web: web/node_modules/.ready ## type-check, test and build the web page into the package (needs Node 20.19 or newer)
+web: web/node_modules/.ready ## type-check, lint, test and build the web page into the package (needs Node 20.19 or newer)
 	@cd web && npm run --silent types && npm run --silent check && npm run --silent test && npm run --silent build
 
 .PHONY: test-web
-test-web: $(READY) web/node_modules/.ready ## the web page in Chromium (CHROMIUM=/usr/bin/chromium)
-	@$(BIN)/pytest tests/web $(ARGS)
+test-web: $(READY) web/node_modules/.ready control-plane chromium ## the web page in Chromium, on the simulator and on a real control plane
+	@$(BIN)/pytest tests/web -m "not full" -n 2 --dist loadfile $(ARGS)
+
+.PHONY: test-web-full
+test-web-full: $(READY) web/node_modules/.ready chromium ## its long parts: an hour of churn, a picture of every view in every size
+	@$(BIN)/pytest tests/web -m full $(ARGS)
 
 .PHONY: web-pictures
-web-pictures: $(READY) ## take the pictures of the web page for the docs
+web-pictures: $(READY) chromium fonts-inter ## take the pictures of the web page for the docs
 	@PICTURES=1 $(BIN)/pytest tests/web/test_screenshots.py $(ARGS)
 
+.PHONY: chromium fonts-inter
+chromium fonts-inter:
+	@scripts/web-tools.sh $@
+
 web/node_modules/.ready: web/package-lock.json
-	@cd web && npm install --no-save --no-fund --no-audit
+	@scripts/web-tools.sh node
+	@cd web && npm ci --no-fund --no-audit
 	@touch $@
 
 .PHONY: fix
-fix: $(READY) ## format and mend what the linter can mend
+fix: $(READY) ## format, and fix what the linter can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
 .PHONY: generate
-generate: $(READY) ## write generated files anew: wire schema, references, conformance report, picture
+generate: $(READY) ## write generated files: wire schema, references, conformance report, picture
 	@$(BIN)/python -m tools.protobuf_schema
 	@$(BIN)/python -m tools.configuration_reference --write docs/configuration.md
 	@$(BIN)/python -m tools.scenario_reference --write docs/scenarios.md
@@ -119,10 +154,20 @@ generate: $(READY) ## write generated files anew: wire schema, references, confo
 	@$(BIN)/python -m tools.reasons_table --write docs/reasons.md
 	@$(BIN)/python -m tools.plan_schema --write docs/plan.schema.json
 	@$(BIN)/python -m tools.migration_diagrams --write docs/migrations.md
+	@$(BIN)/python -m tools.concept_pictures --write docs
+	@$(BIN)/python -m tools.api_reference --write docs/api-reference.md
+	@$(BIN)/python -m tools.documented_outputs --write
 	@$(BIN)/python -m tools.helm_chart --write deploy/helm
 	@$(BIN)/python -m tools.permissions_reference --write docs/security.md
 	@$(BIN)/python -m tools.web_openapi_file --write web/openapi.json
+	@$(BIN)/python -m tools.third_party_notices --write THIRD-PARTY-NOTICES.md
 	@$(BIN)/python tools/demo_picture.py docs/images/demo.svg
+	@$(BIN)/python -m tests.e2e_nodes.traffic.traffic_report tests/e2e_nodes/traffic/measured.jsonl docs/zero-downtime.md docs/images/drain-and-move.svg
+
+.PHONY: docs
+docs: $(READY) ## build docs/ as a site in dist/docs that needs no network: open dist/docs/index.html
+	@scripts/docs.sh "$(PYTHON)" dist/docs
+	@$(BIN)/python -m tools.docs_site_check dist/docs
 
 .PHONY: bench
 bench: $(READY) ## benchmarks, as ratios against a baseline of the same run
@@ -130,22 +175,31 @@ bench: $(READY) ## benchmarks, as ratios against a baseline of the same run
 	@$(BIN)/python -m bench.snapshot
 	@$(BIN)/python -m bench.rules
 	@$(BIN)/python -m bench.planner
+	@$(BIN)/python -m bench.scale
 	@$(BIN)/python -m bench.maintenance
+	@$(BIN)/python -m bench.btrplace $(BTRPLACE)
 	@$(BIN)/python -m bench.openb
+	@$(BIN)/python -m bench.pending_gpus
 	@$(BIN)/python -m bench.migrations
 	@$(BIN)/python -m bench.surplus
 	@$(BIN)/python -m bench.queued
 	@$(BIN)/python -m bench.web_page
 
 .PHONY: lock
-lock: $(READY) ## resolve the dependencies anew into requirements/*.txt
+lock: $(READY) ## resolve the dependencies again into requirements/*.txt
 	@scripts/lock.sh $(BIN)/uv
 
 .PHONY: image
 image: $(IMAGE) ## write the image to dist/ as an OCI archive, without a container engine (podman load, ctr images import)
 
-$(IMAGE): $(READY) pyproject.toml README.md LICENSE requirements/runtime.txt tools/container_image.py tools/oci_archive.py $(SOURCES)
+$(IMAGE): $(READY) pyproject.toml README.md LICENSE THIRD-PARTY-NOTICES.md requirements/runtime.txt requirements/debian.txt tools/container_image.py \
+		tools/debian_packages.py tools/oci_archive.py $(SOURCES)
 	@$(BIN)/python -m tools.container_image --to $@
+
+.PHONY: release
+release: $(READY) sbom ## write a release to dist/release and install from it: packages, images, chart, kubectl plugin, checksums
+	@$(BIN)/python -m tools.release_files --sbom sbom.json --url $(or $(RELEASE_URL),https://rescheduler.dev/releases) $(ARGS)
+	@$(BIN)/pytest tests/release
 
 .PHONY: sbom
 sbom: ## write sbom.json: what is in the image, as CycloneDX
@@ -161,7 +215,7 @@ setup: $(READY) ## only make .venv ready
 
 .PHONY: clean
 clean: ## remove .venv and every cache
-	rm -rf $(VENV) .venv-audit dist sbom.json .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-audit .venv-docs dist sbom.json .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is written last, so an interrupted set-up is done again from the start.

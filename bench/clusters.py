@@ -112,11 +112,11 @@ def big_cluster(
 
 def usage_of(cluster: BigCluster, *, seed: int = 1) -> dict[str, UsageReading]:
     """Measured: mostly less than asked for."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     return {
         pod.key: UsageReading(
-            int(pod.requests.cpu_millis * dice.uniform(0.1, 1.2)),
-            int(pod.requests.memory_bytes * dice.uniform(0.4, 1.1)),
+            int(pod.requests.cpu_millis * rng.uniform(0.1, 1.2)),
+            int(pod.requests.memory_bytes * rng.uniform(0.4, 1.1)),
             float(NOW_S),
         )
         for pod in cluster.pods
@@ -124,8 +124,8 @@ def usage_of(cluster: BigCluster, *, seed: int = 1) -> dict[str, UsageReading]:
 
 
 class _Maker:
-    def __init__(self, nodes: int, pods: int, namespaces: int, dice: random.Random) -> None:
-        self.dice = dice
+    def __init__(self, nodes: int, pods: int, namespaces: int, rng: random.Random) -> None:
+        self.rng = rng
         self.cluster = BigCluster()
         self.wanted = pods
         self.namespaces = [f"team-{number:03}" for number in range(namespaces)]
@@ -144,8 +144,8 @@ class _Maker:
         self.cluster.pods.sort(key=lambda pod: pod.key)
 
     def node(self, number: int) -> NodeRecord:
-        cores, gib = self.dice.choice(_SIZES)
-        has_gpu = self.dice.random() < 0.03
+        cores, gib = self.rng.choice(_SIZES)
+        has_gpu = self.rng.random() < 0.03
         name = f"node-{number:05}"
         labels = {
             "kubernetes.io/arch": "amd64",
@@ -159,8 +159,8 @@ class _Maker:
         )
         return NodeRecord(
             name=name,
-            uid=_uid(self.dice),
-            resource_version=str(self.dice.randrange(10**9)),
+            uid=_uid(self.rng),
+            resource_version=str(self.rng.randrange(10**9)),
             created_s=NOW_S - 10_000_000,
             labels=labels,
             taints=(Taint(GPU, "present", "NoSchedule"),) if has_gpu else (),
@@ -175,13 +175,13 @@ class _Maker:
                 self.daemon_set(number)
         number = 0
         while (room := self.wanted - len(self.cluster.pods)) > 0:
-            replicas = min(self.dice.choice(_REPLICAS), room)
-            luck = self.dice.random()
-            if luck < 0.05 and self.with_gpu:
+            replicas = min(self.rng.choice(_REPLICAS), room)
+            draw = self.rng.random()
+            if draw < 0.05 and self.with_gpu:
                 self.deployment(number, min(replicas, 3), on_gpu=True)
-            elif luck < 0.80:
+            elif draw < 0.80:
                 self.deployment(number, replicas)
-            elif luck < 0.94:
+            elif draw < 0.94:
                 self.stateful_set(number, min(replicas, 20))
             else:
                 self.job(number, min(replicas, 5))
@@ -197,30 +197,30 @@ class _Maker:
             template.pod(f"{template.app}-{_suffix(row)}", row, affinity=Affinity(NodeAffinity(pinned)))
 
     def deployment(self, number: int, replicas: int, *, on_gpu: bool = False) -> None:
-        template = _Template(self, f"app-{number}", self.dice.choice(self.namespaces), "ReplicaSet")
+        template = _Template(self, f"app-{number}", self.rng.choice(self.namespaces), "ReplicaSet")
         me = LabelSelector((("app", template.app),))
-        luck = self.dice.random()
+        draw = self.rng.random()
         if on_gpu:
             template.extended = ((GPU, 1),)
             template.tolerations = (Toleration(GPU, "Exists"), *_USUAL)
-        elif luck < 0.25:
+        elif draw < 0.25:
             template.spread = (TopologySpreadConstraint(1, ZONE, "DoNotSchedule", me),)
-        elif luck < 0.40:
+        elif draw < 0.40:
             template.spread = (TopologySpreadConstraint(2, ZONE, "ScheduleAnyway", me),)
-        elif luck < 0.55 and replicas * 4 < len(self.ordinary):
+        elif draw < 0.55 and replicas * 4 < len(self.ordinary):
             apart = PodAffinity(required=(PodAffinityTerm(HOSTNAME, me),))
             template.affinity = Affinity(pod_anti_affinity=apart)
-        elif luck < 0.60:
+        elif draw < 0.60:
             near = PodAffinity(required=(PodAffinityTerm("topology.kubernetes.io/region", me),))
             template.affinity = Affinity(pod_affinity=near)
         template.finish(replicas)
         for ordinal, row in enumerate(self.places(template, replicas, on_gpu=on_gpu)):
             template.pod(f"{template.owner.name}-{_suffix(ordinal)}", row)
-        if luck < 0.5 and replicas > 1:
+        if draw < 0.5 and replicas > 1:
             self.budget(template, replicas)
 
     def stateful_set(self, number: int, replicas: int) -> None:
-        template = _Template(self, f"store-{number}", self.dice.choice(self.namespaces), "StatefulSet")
+        template = _Template(self, f"store-{number}", self.rng.choice(self.namespaces), "StatefulSet")
         template.finish(replicas)
         for ordinal, row in enumerate(self.places(template, replicas)):
             name = f"{template.app}-{ordinal}"
@@ -231,7 +231,7 @@ class _Maker:
             self.budget(template, replicas)
 
     def job(self, number: int, replicas: int) -> None:
-        template = _Template(self, f"job-{number}", self.dice.choice(self.namespaces), "Job")
+        template = _Template(self, f"job-{number}", self.rng.choice(self.namespaces), "Job")
         template.finish(replicas)
         for ordinal, row in enumerate(self.places(template, replicas)):
             template.pod(f"{template.app}-{_suffix(ordinal)}", row)
@@ -239,9 +239,9 @@ class _Maker:
     def places(self, template: "_Template", replicas: int, *, on_gpu: bool = False) -> Iterator[int]:
         """Nodes with room, each zone in its turn, no node twice before all were looked at."""
         nodes = self.with_gpu if on_gpu else self.ordinary
-        position = self.dice.randrange(len(nodes))
+        position = self.rng.randrange(len(nodes))
         stride = max(1, len(nodes) // max(replicas, 1)) | 1
-        zone = self.dice.randrange(len(_ZONES))
+        zone = self.rng.randrange(len(_ZONES))
         for ordinal in range(replicas):
             wanted = _ZONES[(zone + ordinal) % len(_ZONES)]
             for step in range(4 * len(nodes)):
@@ -263,7 +263,7 @@ class _Maker:
 
     def claim(self, namespace: str, name: str, row: int) -> PodVolume:
         zone = self.cluster.nodes[row].labels[ZONE]
-        volume = f"pvc-{_uid(self.dice)}"
+        volume = f"pvc-{_uid(self.rng)}"
         here = NodeSelectorTerm((NodeSelectorRequirement(ZONE, "In", (zone,)),))
         shared: dict[str, Any] = {
             "storage_class": _CLASS,
@@ -274,7 +274,7 @@ class _Maker:
             ClaimRecord(
                 key=f"{namespace}/{name}",
                 namespace=namespace,
-                uid=_uid(self.dice),
+                uid=_uid(self.rng),
                 volume=volume,
                 is_bound=True,
                 size_bytes=10 * GIB,
@@ -282,7 +282,7 @@ class _Maker:
             ),
             VolumeRecord(
                 name=volume,
-                uid=_uid(self.dice),
+                uid=_uid(self.rng),
                 capacity_bytes=10 * GIB,
                 claim=ClaimReference(namespace, name),
                 node_affinity=NodeSelector((here,)),
@@ -312,19 +312,19 @@ class _Template:
     """What the pods of one workload share."""
 
     def __init__(self, maker: _Maker, app: str, namespace: str, kind: str, cpu_millis: int = 0) -> None:
-        dice = maker.dice
+        rng = maker.rng
         self.maker, self.app, self.namespace, self.kind = maker, app, namespace, kind
-        self.cpu_millis = cpu_millis or dice.choice(_CPU_MILLIS)
-        self.memory_bytes = dice.choice(_MEMORY) if not cpu_millis else 64 * MIB
+        self.cpu_millis = cpu_millis or rng.choice(_CPU_MILLIS)
+        self.memory_bytes = rng.choice(_MEMORY) if not cpu_millis else 64 * MIB
         self.extended: tuple[tuple[str, int], ...] = ()
         self.tolerations = _USUAL
         self.spread: tuple[TopologySpreadConstraint, ...] = ()
         self.affinity = Affinity()
-        self.volumes: tuple[PodVolume, ...] = (PodVolume(EMPTY_DIR_VOLUME),) if dice.random() < 0.3 else ()
+        self.volumes: tuple[PodVolume, ...] = (PodVolume(EMPTY_DIR_VOLUME),) if rng.random() < 0.3 else ()
         self.rows: set[int] = set()
-        name = f"{app}-{_suffix(dice.randrange(10**6))}" if kind == "ReplicaSet" else app
+        name = f"{app}-{_suffix(rng.randrange(10**6))}" if kind == "ReplicaSet" else app
         version = "batch/v1" if kind == "Job" else "apps/v1"
-        self.owner = OwnerReference(kind, name, _uid(dice), version, controller=True)
+        self.owner = OwnerReference(kind, name, _uid(rng), version, controller=True)
         self.owners = (self.owner,)
         self.labels = {"app": app, "team": namespace, "version": "v1"}
         if kind == "ReplicaSet":
@@ -338,7 +338,7 @@ class _Template:
             requests=amounts,
             containers=(Container("app", f"registry.example.com/{self.app}:1", amounts),),
             scheduler_name="default-scheduler",
-            priority=self.maker.dice.choice((0, 0, 0, 100, 1000)),
+            priority=self.maker.rng.choice((0, 0, 0, 100, 1000)),
             restart_policy="OnFailure" if self.kind == "Job" else "Always",
             grace_period_s=30,
         )
@@ -360,7 +360,7 @@ class _Template:
         owners: tuple[OwnerReference, ...] = ()
         found = self.maker.cluster.workloads
         if self.kind == "ReplicaSet":
-            above = OwnerReference("Deployment", self.app, _uid(self.maker.dice), "apps/v1", controller=True)
+            above = OwnerReference("Deployment", self.app, _uid(self.maker.rng), "apps/v1", controller=True)
             owners = (above,)
             found.append(
                 WorkloadRecord(
@@ -396,17 +396,17 @@ class _Template:
         affinity: Affinity | None = None,
         volumes: tuple[PodVolume, ...] | None = None,
     ) -> None:
-        maker, dice = self.maker, self.maker.dice
+        maker, rng = self.maker, self.maker.rng
         maker.free_cpu[row] -= self.cpu_millis
         maker.free_memory[row] -= self.memory_bytes
         maker.free_pods[row] -= 1
-        created_s = NOW_S - dice.randrange(3_600, 5_000_000)
+        created_s = NOW_S - rng.randrange(3_600, 5_000_000)
         maker.cluster.pods.append(
             PodRecord(
                 key=f"{self.namespace}/{name}",
                 namespace=self.namespace,
-                uid=_uid(dice),
-                resource_version=str(dice.randrange(10**8, 10**9)),
+                uid=_uid(rng),
+                resource_version=str(rng.randrange(10**8, 10**9)),
                 created_s=created_s,
                 labels=labels or self.labels,
                 owners=self.owners,
@@ -440,6 +440,6 @@ def _suffix(number: int) -> str:
     return "".join(letters)
 
 
-def _uid(dice: random.Random) -> str:
-    raw = f"{dice.getrandbits(128):032x}"
+def _uid(rng: random.Random) -> str:
+    raw = f"{rng.getrandbits(128):032x}"
     return f"{raw[:8]}-{raw[8:12]}-{raw[12:16]}-{raw[16:20]}-{raw[20:]}"

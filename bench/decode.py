@@ -2,7 +2,7 @@
 
     python -m bench.decode [--pods 30000] [--repeat 3] [--gate]
 
-Every contender gets the same pods as one list body, in a fresh process of its own, and keeps all of them in
+Every decoder gets the same pods as one list body, in a fresh process of its own, and keeps all of them in
 a dict by key. Times are processor time, the best of the repeats; the ratio is against stdlib json in the same
 run. With --gate the exit code is 1 if a target is missed: JSON 3 times and protobuf 6 times as fast as stdlib
 json, at most 2 KB kept per pod.
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
 
 def run(scratch: Path, pods: int, repeat: int) -> list[Line]:
     few = min(pods, BASELINE_PODS)
-    print(f"machine: {calibration():.0f} ms for a loop of 5 million additions")
+    print(machine())
     print(f"writing {pods} pods …", flush=True)
     write(scratch, pods, few)
     lines = []
@@ -127,7 +127,7 @@ def in_fresh_process(name: str, body: Path, pods: int) -> Measured:
 def measure(name: str, path: Path, pods: int) -> Measured:
     if name == "stdlib json, gc off":
         gc.disable()
-    decode = contender(name)
+    decode = decoder(name)
     body = path.read_bytes()
     before = resident_bytes()
     start = time.process_time()
@@ -140,8 +140,8 @@ def measure(name: str, path: Path, pods: int) -> Measured:
     return Measured(took / pods * 1e6, kept / pods, peak_bytes() / 2**20)
 
 
-def contender(name: str) -> Callable[[bytes], dict[Any, Any]]:
-    """What is measured: from the body of a list to a dict by key."""
+def decoder(name: str) -> Callable[[bytes], dict[Any, Any]]:
+    """Measure one way from the body of a list to a dict by key."""
     if name.startswith("stdlib"):
         return lambda body: {
             f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod
@@ -163,15 +163,21 @@ def resident_bytes() -> int:
 
 
 def peak_bytes() -> int:
-    """Of this process alone: what `getrusage` tells includes the parent's peak."""
+    """Return the peak of this process alone: `getrusage` includes the parent's peak."""
     if not sys.platform.startswith("linux"):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     found = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
     return int(found[1]) * 1024 if found else 0
 
 
+def machine() -> str:
+    """Describe the machine in one line, so that results of different runs can be compared."""
+    loop_ms = calibration()
+    return f"machine: {loop_ms:.0f} ms for a loop of 5 million additions, load {os.getloadavg()[0]:.1f}"
+
+
 def calibration() -> float:
-    """Milliseconds for something that never changes: tells machines and moments apart."""
+    """Milliseconds for work that never changes, to compare machines and moments."""
     start = time.process_time()
     total = 0
     for number in range(5_000_000):

@@ -9,7 +9,6 @@ the exit code is 1 if filtering takes more than 2 ms of a processor by itself.
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -17,9 +16,9 @@ from statistics import median
 
 from aiohttp import web
 
-from bench.decode import calibration
+from bench.decode import machine
 from bench.webhook import MIGRATIONS, Load, as_request, known_intents, measured
-from rescheduler.steering.extender.extender_verbs import filter_nodes, prioritize_nodes
+from rescheduler.steering.extender_verbs import filter_nodes, prioritize_nodes
 from rescheduler.steering.steering_server import FILTER_PATH, PRIORITIZE_PATH, webhook_application
 
 AT_MOST_MS = 2.0
@@ -33,7 +32,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--gate", action="store_true", help="exit 1 if the aim is missed")
     options = parser.parse_args(arguments)
-    print(f"machine: {calibration():.0f} ms for a loop of 5 million additions, load {os.getloadavg()[0]:.1f}")
+    print(machine())
     print(f"{options.nodes:,} node names, {MIGRATIONS} running migrations")
     steered, other = (question(f"rs-{n}", options.nodes) for n in (1, MIGRATIONS + 1))
     book = known_intents()

@@ -34,8 +34,8 @@ _MEMORY_MIB = (512, 1024, 2048, 4096)
 
 
 def hot_spot(*, nodes: int = 500, pods: int = 10_000, seed: int = 1, sizes: str = "even") -> ClusterState:
-    dice = np.random.default_rng(seed)
-    cpu_millis, memory_mib = _drawn(dice, pods, sizes)
+    rng = np.random.default_rng(seed)
+    cpu_millis, memory_mib = _drawn(rng, pods, sizes)
     state = ClusterState()
     per_node = nodes * _AVERAGE_LOAD
     allocatable = Resources(
@@ -43,30 +43,30 @@ def hot_spot(*, nodes: int = 500, pods: int = 10_000, seed: int = 1, sizes: str 
     )
     for number in range(nodes):
         state.apply_node(_node(f"node-{number:04}", allocatable))
-    hot = dice.permutation(nodes) < nodes // 5
+    hot = rng.permutation(nodes) < nodes // 5
     draw = np.cumsum(np.where(hot, 1 / 3 / hot.sum(), 2 / 3 / (~hot).sum()))
     draw[-1] = 1.0
     free = np.tile([allocatable.cpu_millis, allocatable.memory_bytes // MIB], (nodes, 1))
     for number, asks in enumerate(zip(cpu_millis.tolist(), memory_mib.tolist(), strict=True)):
-        node = _draw(dice, draw, free, asks)
+        node = _draw(rng, draw, free, asks)
         free[node] -= asks
         asked = Resources(asks[0], asks[1] * MIB, 0, 0, ())
         state.apply_pod(_pod(number, f"node-{node:04}", asked))
     return state
 
 
-def _draw(dice: np.random.Generator, draw: Floats, free: npt.NDArray[np.int64], asks: tuple[int, int]) -> int:
+def _draw(rng: np.random.Generator, draw: Floats, free: npt.NDArray[np.int64], asks: tuple[int, int]) -> int:
     """A node with room for it: none is asked for more than it has."""
     while True:
-        node = int(np.searchsorted(draw, dice.random()))
+        node = int(np.searchsorted(draw, rng.random()))
         if (free[node] >= asks).all():
             return node
 
 
-def _drawn(dice: np.random.Generator, pods: int, sizes: str) -> Sizes:
+def _drawn(rng: np.random.Generator, pods: int, sizes: str) -> Sizes:
     if sizes == "even":
-        return dice.integers(100, 4001, pods), dice.integers(512, 4097, pods)
-    return dice.choice(_CPU_MILLIS, pods), dice.choice(_MEMORY_MIB, pods)
+        return rng.integers(100, 4001, pods), rng.integers(512, 4097, pods)
+    return rng.choice(_CPU_MILLIS, pods), rng.choice(_MEMORY_MIB, pods)
 
 
 def _node(name: str, allocatable: Resources) -> NodeRecord:

@@ -12,7 +12,7 @@ import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from bench.decode import calibration
+from bench.decode import machine
 from rescheduler.api.well_known_names import MAINTENANCE_LABEL
 from rescheduler.cluster.cluster_state import ClusterState
 from rescheduler.cluster.node_record import NodeCondition, NodeRecord
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--gate", action="store_true", help="exit 1 if the aim is missed")
     options = parser.parse_args(arguments)
-    print(f"machine: {calibration():.0f} ms for a loop of 5 million additions")
+    print(machine())
 
     cluster = made(options.nodes, options.pods, options.leaving, random.Random(options.seed))
     to_move = sum(node in cluster.leaving for *_, node in cluster.pods.values())
@@ -85,10 +85,10 @@ def main(arguments: list[str]) -> int:
     return 1 if options.gate and not reached else 0
 
 
-def made(nodes: int, pods: int, leaving: int, dice: random.Random) -> Cluster:
+def made(nodes: int, pods: int, leaving: int, rng: random.Random) -> Cluster:
     cluster = Cluster()
     names = [f"node-{number:05}" for number in range(nodes)]
-    cluster.leaving.update(dice.sample(names, leaving))
+    cluster.leaving.update(rng.sample(names, leaving))
     by_zone: defaultdict[int, list[str]] = defaultdict(list)
     for number, name in enumerate(names):
         zone = number % ZONES
@@ -100,9 +100,9 @@ def made(nodes: int, pods: int, leaving: int, dice: random.Random) -> Cluster:
     number = 0
     while len(cluster.pods) < pods:
         number += 1
-        replicas = min(dice.randint(3, 12), pods - len(cluster.pods))
-        cpu, memory = dice.choice(SIZES)
-        _workload(cluster, by_zone, f"work-{number}", replicas, (int(cpu * scale), memory * GIB), dice)
+        replicas = min(rng.randint(3, 12), pods - len(cluster.pods))
+        cpu, memory = rng.choice(SIZES)
+        _workload(cluster, by_zone, f"work-{number}", replicas, (int(cpu * scale), memory * GIB), rng)
     return cluster
 
 
@@ -112,14 +112,14 @@ def _workload(
     name: str,
     replicas: int,
     asks: tuple[int, int],
-    dice: random.Random,
+    rng: random.Random,
 ) -> None:
     shape = _shape(name, *asks)
-    first, taken = dice.randrange(ZONES), set[str]()
+    first, taken = rng.randrange(ZONES), set[str]()
     for replica in range(replicas):
         node = ""
         while not node or node in taken or any(a > b for a, b in zip(asks, cluster.free[node], strict=True)):
-            node = dice.choice(by_zone[(first + replica) % ZONES])
+            node = rng.choice(by_zone[(first + replica) % ZONES])
         taken.add(node)
         for resource, amount in enumerate(asks):
             cluster.free[node][resource] -= amount

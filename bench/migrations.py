@@ -1,4 +1,4 @@
-"""What moving pods costs, and whether anybody notices: 200 migrations, 50 at a time, on 100 simulated nodes.
+"""The cost of moving pods, and whether clients notice: 200 migrations, 50 at a time, on 100 simulated nodes.
 
     python -m bench.migrations [--moves 200] [--at-once 50] [--nodes 100] [--gate]
 
@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from bench.decode import calibration
-from bench.moving_cluster import NAMESPACE, WRITES, Cluster, Ledger, Move, Watchman, now_s
+from bench.decode import machine
+from bench.moving_cluster import NAMESPACE, WRITES, Cluster, Ledger, Move, ReadinessMonitor, now_s
 from kubesim.virtual_time import run_virtual
 from rescheduler.api.podmigration import (
     ControllerReference,
@@ -77,8 +77,8 @@ async def migrated(
     startup: str = "10s",
     beside: Callable[[Cluster], AbstractAsyncContextManager[object]] = contextlib.nullcontext,
 ) -> Measured:
-    """By the controller, with Adopt; something else may run beside it."""
-    async with _set_up(nodes, count, budget, startup) as (cluster, watchman, client, ledger):
+    """Move the pods with the controller and Adopt; `beside` may run something else meanwhile."""
+    async with _set_up(nodes, count, budget, startup) as (cluster, readiness, client, ledger):
         seen = WatchedObjects(client)
         policy = Policy(max_concurrent_migrations=at_once, migration_timeout=timedelta(hours=2))
         runtime = RuntimeStateHolder(RuntimeState(policy))
@@ -89,15 +89,15 @@ async def migrated(
         async with beside(cluster), seen.running(), controller.running():
             with _measuring(ledger) as measure:
                 for number, move in enumerate(moves):
-                    await client.create(POD_MIGRATIONS, _wish(number, move))
+                    await client.create(POD_MIGRATIONS, _podmigration(number, move))
                 await _all_over(seen, len(moves))
                 took_s, busy_s, counts = measure()
-            watchman.sum_up()
+            readiness.sum_up()
         ended = [decode_migration(item) for item in (await client.list(POD_MIGRATIONS)).items]
         return Measured(
             moved=sum(each.status.phase is MigrationPhase.COMPLETED for each in ended),
             on_target=await cluster.on_target(client, moves),
-            lost_s=watchman.lost_s,
+            lost_s=readiness.lost_s,
             durations_s=[_duration_s(each) for each in ended],
             took_s=took_s,
             counts=counts,
@@ -113,8 +113,8 @@ async def evicted(
     budget: dict[str, Any] | None = None,
     tries: int = 1_000,
 ) -> Measured:
-    """By plain eviction."""
-    async with _set_up(nodes, count, budget, "10s") as (cluster, watchman, client, ledger):
+    """Move the pods by plain evictions."""
+    async with _set_up(nodes, count, budget, "10s") as (cluster, readiness, client, ledger):
         moves = await cluster.moves(client)
         durations_s: list[float] = []
         waiting = iter(moves)
@@ -127,7 +127,7 @@ async def evicted(
                     await asyncio.sleep(ASK_AGAIN_S)
                     continue
                 began_s = now_s()
-                await watchman.until(lambda: watchman.is_whole(move.app, without=move.pod.uid))
+                await readiness.until(lambda: readiness.is_whole(move.app, without=move.pod.uid))
                 durations_s.append(now_s() - began_s)
                 return
 
@@ -138,11 +138,11 @@ async def evicted(
         with _measuring(ledger) as measure:
             await asyncio.gather(*(work() for _ in range(at_once)))
             took_s, busy_s, counts = measure()
-        watchman.sum_up()
+        readiness.sum_up()
         return Measured(
             moved=len(durations_s),
             on_target=await cluster.on_target(client, moves),
-            lost_s=watchman.lost_s,
+            lost_s=readiness.lost_s,
             durations_s=durations_s or [0.0],
             took_s=took_s,
             counts=counts,
@@ -153,15 +153,15 @@ async def evicted(
 @contextlib.asynccontextmanager
 async def _set_up(
     nodes: int, count: int, budget: dict[str, Any] | None, startup: str
-) -> AsyncIterator[tuple[Cluster, Watchman, Client, Ledger]]:
+) -> AsyncIterator[tuple[Cluster, ReadinessMonitor, Client, Ledger]]:
     cluster = Cluster(nodes, count, budget or {"maxUnavailable": 1}, startup)
     try:
         client, ledger = cluster.connect()
         await cluster.fill(client)
-        async with cluster.watched() as watchman:
+        async with cluster.watched() as readiness:
             # What comes of the beginning is over.
             await asyncio.sleep(60)
-            yield cluster, watchman, client, ledger
+            yield cluster, readiness, client, ledger
     finally:
         await cluster.close()
 
@@ -196,7 +196,7 @@ class _ApprovingRevalidator:
         return ""
 
 
-def _wish(number: int, move: Move) -> dict[str, Any]:
+def _podmigration(number: int, move: Move) -> dict[str, Any]:
     return {
         "apiVersion": POD_MIGRATIONS.api_version,
         "kind": POD_MIGRATIONS.kind,
@@ -236,7 +236,7 @@ def _duration_s(migration: Migration) -> float:
 
 
 def broken_promises(found: Measured, count: int) -> list[str]:
-    """What was promised and does not hold for moves by Adopt; none is as it should be."""
+    """Return the promises that don't hold for moves by Adopt; none is as it should be."""
     promises = {
         f"all {count} are moved": found.moved == count,
         f"all {count} are on their target": found.on_target == count,
@@ -255,7 +255,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--gate", action="store_true", help="exit 1 if a promise is broken")
     options = parser.parse_args(arguments)
-    print(f"machine: {calibration():.0f} ms for a loop of 5 million additions")
+    print(machine())
     size = (options.nodes, options.moves, options.at_once)
     none, one = {"maxUnavailable": 0}, {"maxUnavailable": 1}
     rows = {
@@ -292,8 +292,8 @@ def _print_requests(rows: dict[str, Measured], count: int) -> None:
     verbs = (*WRITES, "event", "get", "list")
     print(f"\n{'requests':24}" + "".join(f"{verb:>8}" for verb in verbs) + "   writes each")
     for name, found in rows.items():
-        told = "".join(f"{found.counts[verb]:8}" for verb in verbs)
-        print(f"{name:24}{told}{found.writes / count:14.1f}")
+        counts = "".join(f"{found.counts[verb]:8}" for verb in verbs)
+        print(f"{name:24}{counts}{found.writes / count:14.1f}")
     print()
 
 

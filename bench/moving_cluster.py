@@ -1,4 +1,4 @@
-"""The cluster in which moves are measured: simulated, with everybody counted who asks it for something."""
+"""The cluster in which moves are measured: simulated, with every request counted by client."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ from rescheduler.kube.transport import InProcessTransport
 from tests.stories import objects
 from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
 
-__all__ = ["NAMESPACE", "WRITES", "Cluster", "Ledger", "Move", "Watchman", "now_s"]
+__all__ = ["NAMESPACE", "WRITES", "Cluster", "Ledger", "Move", "ReadinessMonitor", "now_s"]
 
 NAMESPACE = "shop"
 REPLICAS = 2
@@ -40,22 +40,22 @@ WRITES = ("create", "update", "patch", "delete", "evict")
 
 @dataclass
 class Ledger:
-    """What one client asks of the server, by verb. Watches are open all the time; Events count apart."""
+    """Counts the requests of one client by verb. Watches are open all the time; Events count separately."""
 
     handle: Callable[..., Any]
-    dice: random.Random
+    rng: random.Random
     counts: Counter[str] = field(default_factory=Counter)
 
     async def __call__(self, method: str, target: str, headers: Any, body: bytes) -> Any:
         if _is_probe(target):
             return await self.handle(method, target, headers, body)
         self.counts[_verb(method, target)] += 1
-        await asyncio.sleep(self.dice.uniform(*NETWORK_S))
+        await asyncio.sleep(self.rng.uniform(*NETWORK_S))
         return await self.handle(method, target, headers, body)
 
 
 def _is_probe(target: str) -> bool:
-    """Whether it asks only for a sign of life: how many there are depends on how long it all takes."""
+    """Whether it is only a health probe: their number depends on the duration."""
     return target == "/livez" or target.endswith("limit=1")
 
 
@@ -73,7 +73,7 @@ def _verb(method: str, target: str) -> str:
     return {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[method]
 
 
-class Watchman:
+class ReadinessMonitor:
     """Sums up by how much, and for how long, each workload was below its replica count."""
 
     def __init__(self, pods: Informer[PodRecord]) -> None:
@@ -151,20 +151,20 @@ class Cluster:
             await client.create(POD_DISRUPTION_BUDGETS, objects.budget(NAMESPACE, app, app, **self._budget))
 
     @contextlib.asynccontextmanager
-    async def watched(self) -> AsyncIterator[Watchman]:
-        """Once every workload is whole."""
+    async def watched(self) -> AsyncIterator[ReadinessMonitor]:
+        """Watch all pods, once every workload has all its replicas."""
         client, _ = self.connect()
         pods = Informer(client, PODS)
         async with pods.running():
             await pods.synced()
-            watchman = Watchman(pods)
-            await watchman.until(lambda: all(watchman.is_whole(app) for app in self._apps))
-            watchman.sum_up()
-            watchman.lost_s = 0.0
-            yield watchman
+            readiness = ReadinessMonitor(pods)
+            await readiness.until(lambda: all(readiness.is_whole(app) for app in self._apps))
+            readiness.sum_up()
+            readiness.lost_s = 0.0
+            yield readiness
 
     async def moves(self, client: Client) -> list[Move]:
-        """First one pod of each workload, then the other: each to a node far away."""
+        """Return moves to nodes far away: first one pod of each workload, then the other."""
         pods = sorted((await client.list(PODS, namespace=NAMESPACE)).items, key=lambda pod: pod.key)
         names = sorted(node.name for node in (await client.list(NODES)).items)
         place = {name: number for number, name in enumerate(names)}
@@ -175,7 +175,7 @@ class Cluster:
         return found[::REPLICAS] + found[1::REPLICAS]
 
     async def on_target(self, client: Client, moves: list[Move]) -> int:
-        """How many of those that are wanted on a node are there, workload by workload."""
+        """Return how many pods are on the node that their move names, workload by workload."""
         wanted = Counter((move.app, move.target) for move in moves)
         there = Counter(
             (pod.labels["app"], pod.node) for pod in (await client.list(PODS, namespace=NAMESPACE)).items

@@ -10,12 +10,13 @@ import csv
 import random
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from bench.decode import calibration
+from bench.decode import machine
 from bench.packing_bound import fewest_nodes
 from rescheduler.cluster.cluster_state import ClusterState
 from rescheduler.cluster.node_record import NodeCondition, NodeRecord
@@ -23,7 +24,7 @@ from rescheduler.cluster.object_meta import OwnerReference
 from rescheduler.cluster.pod_record import PodCondition, PodRecord, PodShape
 from rescheduler.cluster.resource_amounts import Resources
 from rescheduler.cluster.snapshot import Snapshot
-from rescheduler.config.policy import Policy
+from rescheduler.config.policy import NodeAutoscaler, Policy
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.strategies.cost_optimization import CostOptimization
 
@@ -42,15 +43,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--gate", action="store_true", help="exit 1 if the aim is missed")
     options = parser.parse_args(arguments)
-    print(f"machine: {calibration():.0f} ms for a loop of 5 million additions")
+    print(machine())
 
-    nodes, node_counts = _table("nodes.csv", cpu_milli=1, memory_mib=1, gpus=1000)
-    pods, pod_counts = _table("pods.csv", cpu_milli=1, memory_mib=1, gpu_milli=1)
+    nodes, node_counts, pods, pod_counts = tables()
     needed = fewest_nodes(nodes, node_counts, pods, pod_counts)
     snapshot = drifted(
         np.repeat(nodes, node_counts, axis=0), np.repeat(pods, pod_counts, axis=0), options.seed
     )
-    policy = Policy(enabled_strategies=(CostOptimization.name,), max_reschedule_pods=len(snapshot.pods))
+    policy = Policy(
+        enabled_strategies=(CostOptimization.name,),
+        max_reschedule_pods=len(snapshot.pods),
+        node_autoscaler=NodeAutoscaler.OTHER,
+    )
     began, began_busy = time.perf_counter(), time.process_time()
     made = build_plan(snapshot, policy, [CostOptimization()])
     took_s, busy_s = time.perf_counter() - began, time.process_time() - began_busy
@@ -69,6 +73,14 @@ def main(arguments: list[str]) -> int:
     return 1 if share < AT_LEAST and options.gate else 0
 
 
+def tables() -> tuple[Ints, Ints, Ints, Ints]:
+    """Kinds of nodes and how many of each, kinds of pods and how many of each."""
+    return (
+        *_table("nodes.csv", cpu_milli=1, memory_mib=1, gpus=1000),
+        *_table("pods.csv", cpu_milli=1, memory_mib=1, gpu_milli=1),
+    )
+
+
 def _table(name: str, **columns: int) -> tuple[Ints, Ints]:
     """Amounts [kind, resource], each column times its factor, and how many there are of each kind."""
     with (DATA / name).open(newline="") as file:
@@ -77,19 +89,21 @@ def _table(name: str, **columns: int) -> tuple[Ints, Ints]:
     return np.array(amounts), np.array([int(row["count"]) for row in rows])
 
 
-def drifted(nodes: Ints, pods: Ints, seed: int) -> Snapshot:
-    """The largest pods come first, or the last of them would find no room."""
-    dice = random.Random(seed)
+def drifted(nodes: Ints, pods: Ints, seed: int, pending: Iterable[PodRecord] = ()) -> Snapshot:
+    """The largest pods come first, or the last of them would find no room; `pending` have no node."""
+    rng = random.Random(seed)
     state = ClusterState()
     for number, amounts in enumerate(nodes):
         state.apply_node(_node(number, amounts))
     free = nodes.copy()
     shares = (pods / nodes.max(axis=0)).max(axis=1)
-    order = sorted(range(len(pods)), key=lambda pod: (-shares[pod], dice.random()))
+    order = sorted(range(len(pods)), key=lambda pod: (-shares[pod], rng.random()))
     for number, pod in enumerate(order):
-        node = dice.choice(np.flatnonzero((free >= pods[pod]).all(axis=1)).tolist())
+        node = rng.choice(np.flatnonzero((free >= pods[pod]).all(axis=1)).tolist())
         free[node] -= pods[pod]
-        state.apply_pod(_pod(number, node, pods[pod]))
+        state.apply_pod(pod_record(f"pod-{number:04}", f"node-{node:04}", pods[pod]))
+    for each in pending:
+        state.apply_pod(each)
     return state.freeze(NOW_S)
 
 
@@ -102,19 +116,15 @@ def _node(number: int, amounts: Ints) -> NodeRecord:
     )
 
 
-def _pod(number: int, node: int, amounts: Ints) -> PodRecord:
-    requests = _resources(amounts)
+def pod_record(name: str, node: str, amounts: Ints) -> PodRecord:
+    requests, owner = _resources(amounts), f"set-{int(name.rpartition('-')[2]) % 500}"
     return PodRecord(
-        key=f"openb/pod-{number:04}",
+        key=f"openb/{name}",
         namespace="openb",
-        uid=f"pod-{number}",
+        uid=name,
         created_s=NOW_S - 86_400,
-        owners=(
-            OwnerReference(
-                "ReplicaSet", f"set-{number % 500}", f"set-{number % 500}", "apps/v1", controller=True
-            ),
-        ),
-        node=f"node-{node:04}",
+        owners=(OwnerReference("ReplicaSet", owner, owner, "apps/v1", controller=True),),
+        node=node,
         shape=PodShape(requests=requests, scheduler_name="default-scheduler", restart_policy="Always"),
         requests=requests,
         phase="Running",

@@ -13,7 +13,7 @@ import highspy
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Optimum", "least_by_counting", "optimum"]
+__all__ = ["Optimum", "least_by_counting", "least_by_relaxation", "least_by_unit", "optimum"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -21,6 +21,7 @@ Rows = npt.NDArray[np.intp]
 _TANGENTS = 33
 _REFINEMENTS = 6
 _TIGHT = 1e-3
+_GRADIENT_STEPS, _BISECTIONS = 200, 40
 _FEASIBLE = 2
 """`primal_solution_status` of a solution that keeps all constraints."""
 
@@ -36,7 +37,7 @@ class Optimum:
 
 
 def optimum(amount: Floats, at: Rows, moves: int, *, nodes: int, time_s: float) -> Optimum:
-    """For nodes of one size, whose loads in percent are the sums of `amount` [pod, resource]."""
+    """Solve it for nodes of one size, whose loads in percent are the sums of `amount` [pod, resource]."""
     program = _Program(amount, at, moves, nodes)
     best, bound, is_proved = float("inf"), 0.0, False
     for _ in range(_REFINEMENTS):
@@ -111,7 +112,7 @@ class _Program:
             self._row(-(point**2), highspy.kHighsInf, terms)
 
     def solve(self, time_s: float) -> float:
-        """How long it took."""
+        """Solve the program and return how long it took."""
         began = self.model.getRunTime()
         self.model.setOptionValue("time_limit", began + time_s)
         self.model.run()
@@ -154,3 +155,62 @@ def least_by_counting(amount: Floats, at: Rows, moves: int, *, nodes: int) -> fl
         squares = float(np.square(off[side * off > 0]).sum())
         least += max(0.0, squares - sum(sorted(saved, reverse=True)[:moves]))
     return least
+
+
+def least_by_unit(amount: npt.NDArray[np.int64], nodes: int) -> float:
+    """A bound for any number of moves, per resource: loads are multiples of the amounts' common divisor.
+
+    The mean lies between two multiples; at best, every node is at one of these two.
+    """
+    least = 0.0
+    for column in amount.T:
+        unit = float(np.gcd.reduce(column))
+        share = column.sum() / nodes / unit % 1
+        least += nodes * unit**2 * share * (1 - share)
+    return least
+
+
+def least_by_relaxation(amount: Floats, at: Rows, moves: int, *, nodes: int) -> float:
+    """A bound for several resources: a pod may leave in part, which is as much of a move, and what has left
+    may be poured onto nodes like water, each resource apart.
+
+    That is a convex problem in `leaves`, the share of each pod that leaves. Gradient steps come close to its
+    minimum, and the tangent at any point lies below the whole function: that is the bound.
+    """
+    load = np.stack([np.bincount(at, column, nodes) for column in amount.T], axis=1)
+    off = load - load.mean(axis=0)
+    step = 1 / (24 * np.square(amount).sum(axis=1).max())
+    leaves, ahead, pace, bound = np.zeros(len(at)), np.zeros(len(at)), 1.0, 0.0
+    for _ in range(_GRADIENT_STEPS):
+        left = np.stack([np.bincount(at, ahead * column, nodes) for column in amount.T], axis=1)
+        rest = off - left
+        level = np.array(
+            [_water_level(column, total) for column, total in zip(rest.T, left.sum(axis=0), strict=True)]
+        )
+        after = np.maximum(rest, level)
+        gain = 2 * (amount * (after - level)[at]).sum(axis=1)
+        most = float(np.sort(gain)[-moves:].sum())
+        bound = max(bound, float(np.square(after).sum()) - most + float(gain @ ahead))
+        before, leaves = leaves, _within_limit(ahead + step * gain, moves)
+        faster = (1 + np.sqrt(1 + 4 * pace**2)) / 2
+        ahead, pace = leaves + (pace - 1) / faster * (leaves - before), faster
+    return bound
+
+
+def _water_level(ground: Floats, water: float) -> float:
+    """How high so much water stands on a ground of these heights."""
+    heights = np.sort(ground)
+    levels = (water + np.cumsum(heights)) / np.arange(1, len(heights) + 1)
+    return float(levels[np.flatnonzero(np.append(heights[1:], np.inf) >= levels)[0]])
+
+
+def _within_limit(shares: Floats, limit: int) -> Floats:
+    """The nearest shares between 0 and 1 whose sum is at most the limit."""
+    low, high = 0.0, float(shares.max())
+    if np.clip(shares, 0, 1).sum() <= limit:
+        low = high = 0.0
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.clip(shares - middle, 0, 1).sum() > limit else (low, middle)
+    nearest: Floats = np.clip(shares - high, 0, 1)
+    return nearest

@@ -1,4 +1,4 @@
-"""How many nodes a set of pods needs at least, whoever packs them.
+"""How many nodes a set of pods needs at least, with any algorithm.
 
 A linear program over sizes of nodes: how many of each are kept, as few as possible. Its rows are truths about
 every packing. For each resource, the nodes kept have at least what the pods ask for together. And for each
@@ -28,7 +28,7 @@ def fewest_nodes(nodes: Ints, node_counts: Ints, pods: Ints, pod_counts: Ints) -
         model.addVar(0, count)
         model.changeColCost(kind, 1.0)
         model.changeColIntegrality(kind, highspy.HighsVarType.kInteger)
-    for has, asked in _truths(nodes, pods, pod_counts):
+    for has, asked in _constraints(nodes, pods, pod_counts):
         kinds = np.flatnonzero(has).astype(np.int32)
         model.addRow(float(asked), highspy.kHighsInf, kinds.size, kinds, has[kinds].astype(np.float64))
     model.run()
@@ -37,8 +37,8 @@ def fewest_nodes(nodes: Ints, node_counts: Ints, pods: Ints, pod_counts: Ints) -
     return round(model.getInfo().objective_function_value)
 
 
-def _truths(nodes: Ints, pods: Ints, pod_counts: Ints) -> list[tuple[Ints, int]]:
-    """What each kind of node counts for, and what is needed."""
+def _constraints(nodes: Ints, pods: Ints, pod_counts: Ints) -> list[tuple[Ints, int]]:
+    """Return, per constraint, what each kind of node counts for, and what is needed."""
     found = []
     for resource in range(nodes.shape[1]):
         has, asks = nodes[:, resource], pods[:, resource]

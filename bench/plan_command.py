@@ -23,7 +23,7 @@ from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 from typing import NamedTuple
 
-from bench.decode import calibration
+from bench.decode import machine
 from bench.read_cluster import Fetched, fetched
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.kube.access.cluster_config import load_cluster_access
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--gate", action="store_true", help="exit 1 if the aim is missed")
     options = parser.parse_args(arguments)
-    print(f"machine: {calibration():.0f} ms for a loop of 5 million additions")
+    print(machine())
     parts = Options(controller_manager=False, scheduler=False, audit=False)
     with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder), parts) as plane:
         filled(plane, options.nodes, options.pods)
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
 
 
 def filled(plane: ControlPlane, nodes: int, pods: int) -> None:
-    """With ReplicaSets, so that there is somebody to move pods for."""
+    """Add ReplicaSets, so that pods have owners and can move."""
     filling = Filling(plane.kubeconfig, nodes=nodes, pods=pods, etcd=plane.etcd_url, owners=True)
     began = time.monotonic()
     asyncio.run(fill_nodes(filling))
@@ -102,7 +102,7 @@ def _median_s(runs: Sequence[Planned | Fetched]) -> float:
 
 
 def planned(kubeconfig: Path) -> Planned:
-    """As a person runs it. The filler's pods are new: the command is told that an hour has passed."""
+    """Run it as a user does. The filler's pods are new, so `--now` is an hour later."""
     later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
     command = [
         Path(sys.executable).with_name("rescheduler"),

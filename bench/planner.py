@@ -1,6 +1,6 @@
 """How good the planner's plans are, and how fast it makes them. Prints tables for docs/benchmarks.md.
 
-    python -m bench.planner [speed] [hot-spot] [small] [--seed N]
+    python -m bench.planner [speed] [drift] [hot-spot] [small] [--seed N]
 
 Times are processor seconds of one whole `plan()` on a snapshot that exists, the best of three, beside a loop
 that always does the same: who compares machines, or a busy one with an idle one, compares by that.
@@ -10,27 +10,38 @@ import argparse
 import gc
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from bench import clusters
 from bench.hot_spot import NOW_S, SIZES, hot_spot
-from bench.optimum import least_by_counting, optimum
+from bench.optimum import least_by_counting, least_by_relaxation, least_by_unit, optimum
+from rescheduler.cluster.node_record import Taint
+from rescheduler.cluster.pod_constraints import (
+    NodeAffinity,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PreferredSchedulingTerm,
+)
 from rescheduler.cluster.snapshot import CPU, Snapshot
 from rescheduler.config.policy import Policy
+from rescheduler.config.policy_blocks import PlacementDriftPolicy, Preference
 from rescheduler.planner.plan import Plan
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.strategies.load_balancing import LoadBalancing
+from rescheduler.strategies.placement_drift import PlacementDrift
+from rescheduler.strategies.strategy import Strategy
 
 __all__ = ["main"]
 
 Floats = npt.NDArray[np.float64]
 
 _BOTH = ("cpu", "memory")
-_HOT_SPOT_AIMS = ((_BOTH, 1022, 20.0), (_BOTH, 2000, 2.0), (("cpu",), 1022, 0.5))
+_HOT_SPOT_AIMS = ((_BOTH, 1022, 17.0), (_BOTH, 2000, 0.7), (("cpu",), 1022, 0.35))
 _FIXED_SEEDS = (1, 2)
 _SMALL = ((5, 30, 4), (8, 60, 6), (12, 120, 8), (16, 160, 10), (20, 200, 10))
 _SOLVER_S = 4.0
@@ -38,7 +49,12 @@ _SOLVER_S = 4.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    sections: dict[str, Callable[[int], None]] = {"speed": speed, "hot-spot": hot_spots, "small": small}
+    sections: dict[str, Callable[[int], None]] = {
+        "speed": speed,
+        "drift": drift,
+        "hot-spot": hot_spots,
+        "small": small,
+    }
     parser.add_argument(
         "sections", nargs="*", metavar="section", help=f"of {', '.join(sections)}: all if none"
     )
@@ -63,6 +79,52 @@ def speed(_seed: int) -> None:
     print(f"\nGrowth with the number of pods, as an exponent: {words}.")
 
 
+_DRIFT_CASES: dict[str, tuple[float, tuple[Preference, ...]]] = {
+    "nothing drifted": (0.0, ()),
+    "2 % of nodes tainted": (0.02, ()),
+    "all preferences, all pods prefer one half": (0.0, tuple(Preference)),
+}
+
+
+def drift(_seed: int) -> None:
+    """PlacementDrift beside LoadBalancing on the same snapshot: times, and the ratio."""
+    print("\n### PlacementDrift, 100 moves at most, beside LoadBalancing\n")
+    print("| nodes | pods | case | moves | time | LoadBalancing | ratio |\n|--:|--:|---|--:|--:|--:|--:|")
+    for nodes, pods in ((1250, 37_500), (5000, 150_000)):
+        made = clusters.big_cluster(nodes, pods)
+        for case, (tainted, preferences) in _DRIFT_CASES.items():
+            snapshot = _drifted(made, tainted, prefer=bool(preferences))
+            setting = PlacementDriftPolicy(preferences=preferences)
+            found, time_s = _timed(
+                snapshot, [PlacementDrift()], placement_drift=setting, max_reschedule_pods=100
+            )
+            _, beside_s = _timed(snapshot, max_reschedule_pods=100)
+            print(
+                f"| {nodes:,} | {pods:,} | {case} | {len(found.moves)} | {time_s * 1000:.0f} ms "
+                f"| {beside_s * 1000:.0f} ms | {time_s / beside_s:.2f} |",
+                flush=True,
+            )
+
+
+def _drifted(made: clusters.BigCluster, tainted: float, *, prefer: bool) -> Snapshot:
+    """The same cluster: some nodes with a new taint; or pods that prefer every second node."""
+    state = made.state()
+    for number, node in enumerate(made.nodes):
+        taints = node.taints
+        if number % 50 < tainted * 50:
+            taints = (*taints, Taint("bench.example.com/drained", effect="NoSchedule"))
+        labels = {**node.labels, "bench.example.com/half": str(number % 2)}
+        state.apply_node(replace(node, labels=labels, taints=taints))
+    if prefer:
+        wanted = NodeSelectorTerm((NodeSelectorRequirement("bench.example.com/half", "In", ("1",)),))
+        preferred = NodeAffinity(preferred=(PreferredSchedulingTerm(50, wanted),))
+        for pod in made.pods:
+            if pod.owner is not None and pod.owner.kind != "DaemonSet":
+                affinity = replace(pod.affinity.node_affinity, preferred=preferred.preferred)
+                state.apply_pod(replace(pod, affinity=replace(pod.affinity, node_affinity=affinity)))
+    return state.freeze(clusters.NOW_S)
+
+
 def _big(nodes: int, pods: int) -> Snapshot:
     made = clusters.big_cluster(nodes, pods)
     state = made.state()
@@ -78,9 +140,9 @@ def _exponent(found: list[tuple[int, float]]) -> float:
 def hot_spots(seed: int) -> None:
     print("\n### A hot spot: 500 nodes, 10,000 pods; standard deviation of node load after, in % of before\n")
     print(
-        "| sizes | seed | resources | moves | cpu | memory | aim | no plan below | time | calibration loop |"
+        "| sizes | seed | resources | moves | cpu | memory | all | aim | no plan below | time "
+        "| calibration loop |\n|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|"
     )
-    print("|---|--:|---|--:|--:|--:|--:|--:|--:|--:|")
     for sizes in SIZES:
         for each in (*_FIXED_SEEDS, seed):
             snapshot = hot_spot(seed=each, sizes=sizes).freeze(NOW_S)
@@ -91,19 +153,28 @@ def hot_spots(seed: int) -> None:
                 left = [f"{share:.2f}" for share in after.std(axis=0) / before.std(axis=0) * 100]
                 print(
                     f"| {sizes} | {name} | {' + '.join(resources)} | {len(found.moves):,} of {moves:,} "
-                    f"| {left[0]} | {left[1] if len(left) > 1 else ''} | {aim} "
-                    f"| {_no_plan_below(snapshot, moves) if len(left) == 1 else ''} "
+                    f"| {left[0]} | {left[1] if len(left) > 1 else ''} "
+                    f"| {math.sqrt(_unevenness(after) / _unevenness(before)) * 100:.2f} "
+                    f"| {aim} | {_no_plan_below(snapshot, resources, moves)} "
                     f"| {time_s:.2f} s | {_calibration() * 1000:.0f} ms |",
                     flush=True,
                 )
 
 
-def _no_plan_below(snapshot: Snapshot, moves: int) -> str:
-    """For cpu alone, where counting gives a bound."""
-    amount, at, count = _numbers(snapshot, ("cpu",))
-    load = np.bincount(at, amount[:, 0], count)
-    before = float(np.square(load - load.mean()).sum())
-    return f"{math.sqrt(least_by_counting(amount[:, 0], at, moves, nodes=count) / before) * 100:.2f}"
+def _no_plan_below(snapshot: Snapshot, resources: tuple[str, ...], moves: int) -> str:
+    """Return the best of the bounds for all resources together, in percent of the deviation before."""
+    amount, at, count = _numbers(snapshot, resources)
+    loads = np.stack([np.bincount(at, column, count) for column in amount.T], axis=1)
+    columns = [CPU, CPU + 1][: len(resources)]
+    percent = 100 / snapshot.nodes.allocatable[0, columns]
+    units = [
+        least_by_unit(snapshot.pods.load[:, [column]], count) * each**2
+        for column, each in zip(columns, percent, strict=True)
+    ]
+    bounds = [sum(units), least_by_relaxation(amount, at, moves, nodes=count)]
+    if len(resources) == 1:
+        bounds.append(least_by_counting(amount[:, 0], at, moves, nodes=count))
+    return f"{math.sqrt(max(bounds) / _unevenness(loads)) * 100:.2f}"
 
 
 def small(seed: int) -> None:
@@ -148,13 +219,13 @@ def _exactly(resources: tuple[str, ...], moves: int) -> dict[str, Any]:
     }
 
 
-def _timed(snapshot: Snapshot, **settings: Any) -> tuple[Plan, float]:
+def _timed(snapshot: Snapshot, strategies: Sequence[Strategy] = (), **settings: Any) -> tuple[Plan, float]:
     policy = Policy(**settings)
     times = []
     for _ in range(3):
         gc.collect()
         began = time.process_time()
-        found = build_plan(snapshot, policy, [LoadBalancing()])
+        found = build_plan(snapshot, policy, strategies or [LoadBalancing()])
         times.append(time.process_time() - began)
     return found, min(times)
 

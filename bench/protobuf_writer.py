@@ -1,4 +1,4 @@
-"""Writes objects as the API server's protobuf would have them, from their JSON and the text of .proto files.
+"""Write objects in the API server's protobuf encoding, from their JSON and the text of .proto files.
 
 Independent of the generated code, so that tests and benchmarks can hold the reader to it.
 """

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from bench.decode import calibration
+from bench.decode import machine
 from kubesim import ApiServer
 from kubesim.running_cluster import EPOCH
 from kubesim.virtual_time import LoopClock, VirtualLoop, run_virtual
@@ -193,7 +193,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--gate", action="store_true", help="exit 1 if a promise is broken")
     options = parser.parse_args(arguments)
     logging.disable(logging.WARNING)
-    print(f"machine: {calibration():.0f} ms for a loop of 5 million additions")
+    print(machine())
     print(
         f"{'queued':>7} {'steady':>8} {'block':>9} | {'created':>9} {'block':>9} |"
         f" {'deleted':>9} {'block':>9}"

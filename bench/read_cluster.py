@@ -19,7 +19,7 @@ from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from typing import Any, NamedTuple
 
-from bench.decode import calibration, resident_bytes
+from bench.decode import machine, resident_bytes
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube.access.cluster_config import load_cluster_access
 from rescheduler.kube.client import Client
@@ -37,7 +37,7 @@ PATH = "/api/v1/pods?resourceVersion=0&limit=500"
 
 
 class Fetched(NamedTuple):
-    """By curl."""
+    """What curl took."""
 
     wall_s: float
     processor_s: float
@@ -45,7 +45,7 @@ class Fetched(NamedTuple):
 
 
 class Cached(NamedTuple):
-    """By our informer."""
+    """What our informer took."""
 
     wall_s: float
     processor_s: float
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
     if options.measure:
         print(json.dumps(asyncio.run(cached(options.measure, options.kubeconfig))))
         return 0
-    print(f"machine: {calibration():.0f} ms for a loop of 5 million additions")
+    print(machine())
     parts = Options(controller_manager=False, scheduler=False, audit=False)
     with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder), parts) as plane:
         filled(plane, options.nodes, options.pods)
@@ -77,8 +77,8 @@ def main(arguments: list[str]) -> int:
     return 1 if missed and options.gate else 0
 
 
-def filled(plane: ControlPlane, nodes: int, pods: int) -> None:
-    filling = Filling(plane.kubeconfig, nodes=nodes, pods=pods, etcd=plane.etcd_url)
+def filled(plane: ControlPlane, nodes: int, pods: int, *, owners: bool = False) -> None:
+    filling = Filling(plane.kubeconfig, nodes=nodes, pods=pods, etcd=plane.etcd_url, owners=owners)
     began = time.monotonic()
     asyncio.run(fill_nodes(filling))
     halfway = time.monotonic()

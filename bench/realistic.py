@@ -1,4 +1,4 @@
-"""Pods as a busy cluster has them: few templates, many replicas, and all the fields nobody reads.
+"""Pods as a busy cluster has them: few templates, many replicas, and all the fields that are never read.
 
 Kept from real clusters, because it decides what sharing is worth: every pod has its own name for the
 volume of its service account token (in volumes and in every container's mounts), StatefulSets give each pod
@@ -21,48 +21,50 @@ _KINDS = [("ReplicaSet", 68), ("DaemonSet", 15), ("StatefulSet", 12), ("Job", 5)
 
 
 def pods(count: int, seed: int = 1) -> Iterator[Json]:
-    """In the order of a list: by namespace and name, so replicas of one template stand together."""
-    dice = random.Random(seed)
-    nodes = [f"ip-10-{n // 250}-{n % 250}-{dice.randrange(256)}.internal" for n in range(max(4, count // 30))]
+    """Generate pods in the order of a list: by namespace and name, so replicas of one template are
+    adjacent.
+    """
+    rng = random.Random(seed)
+    nodes = [f"ip-10-{n // 250}-{n % 250}-{rng.randrange(256)}.internal" for n in range(max(4, count // 30))]
     made = 0
     template = 0
     while made < count:
-        kind = dice.choices([name for name, _ in _KINDS], [share for _, share in _KINDS])[0]
-        replicas = len(nodes) if kind == "DaemonSet" else dice.choice(_REPLICAS)
+        kind = rng.choices([name for name, _ in _KINDS], [share for _, share in _KINDS])[0]
+        replicas = len(nodes) if kind == "DaemonSet" else rng.choice(_REPLICAS)
         replicas = min(replicas, count - made)
         shape = _Template(template, kind, random.Random(f"{seed}/{template}"))
         for ordinal in range(replicas):
-            node = nodes[ordinal] if kind == "DaemonSet" else dice.choice(nodes)
-            yield shape.pod(ordinal, node, dice)
+            node = nodes[ordinal] if kind == "DaemonSet" else rng.choice(nodes)
+            yield shape.pod(ordinal, node, rng)
         made += replicas
         template += 1
 
 
 class _Template:
-    def __init__(self, number: int, kind: str, dice: random.Random) -> None:
+    def __init__(self, number: int, kind: str, rng: random.Random) -> None:
         self.kind = kind
-        self.app = f"{dice.choice(['checkout', 'search', 'billing', 'ledger', 'media', 'auth'])}-{number}"
+        self.app = f"{rng.choice(['checkout', 'search', 'billing', 'ledger', 'media', 'auth'])}-{number}"
         self.namespace = f"team-{number % 23}"
-        self.hash = "".join(dice.choices(_LETTERS, k=10))
+        self.hash = "".join(rng.choices(_LETTERS, k=10))
         self.owner = f"{self.app}-{self.hash}" if kind == "ReplicaSet" else self.app
-        self.owner_uid = _uid(dice)
-        self.has_sidecar = dice.random() < 0.2
-        self.has_init = dice.random() < 0.25
-        self.is_spread = kind == "ReplicaSet" and dice.random() < 0.4
-        self.is_apart = kind != "DaemonSet" and dice.random() < 0.3
-        self.cpu = dice.choice(["50m", "100m", "250m", "500m", "1", "2"])
-        self.memory = dice.choice(["64Mi", "128Mi", "256Mi", "1Gi", "4Gi"])
-        self.env = [(f"{self.app.upper()}_SETTING_{n}", f"value-{dice.randrange(10**6)}") for n in range(3)]
+        self.owner_uid = _uid(rng)
+        self.has_sidecar = rng.random() < 0.2
+        self.has_init = rng.random() < 0.25
+        self.is_spread = kind == "ReplicaSet" and rng.random() < 0.4
+        self.is_apart = kind != "DaemonSet" and rng.random() < 0.3
+        self.cpu = rng.choice(["50m", "100m", "250m", "500m", "1", "2"])
+        self.memory = rng.choice(["64Mi", "128Mi", "256Mi", "1Gi", "4Gi"])
+        self.env = [(f"{self.app.upper()}_SETTING_{n}", f"value-{rng.randrange(10**6)}") for n in range(3)]
 
-    def pod(self, ordinal: int, node: str, dice: random.Random) -> Json:
+    def pod(self, ordinal: int, node: str, rng: random.Random) -> Json:
         suffix = self._suffix(ordinal)
         name = f"{self.app}-{ordinal}" if self.kind == "StatefulSet" else f"{self.owner}-{suffix}"
-        created = _START + timedelta(seconds=dice.randrange(4_000_000))
-        token = "kube-api-access-" + "".join(dice.choices(_LETTERS, k=5))
+        created = _START + timedelta(seconds=rng.randrange(4_000_000))
+        token = "kube-api-access-" + "".join(rng.choices(_LETTERS, k=5))
         return {
-            "metadata": self._metadata(name, created, dice),
+            "metadata": self._metadata(name, created, rng),
             "spec": self._spec(name, node, token),
-            "status": self._status(created, token, dice),
+            "status": self._status(created, token, rng),
         }
 
     def _suffix(self, ordinal: int) -> str:
@@ -74,14 +76,14 @@ class _Template:
             letters.append(_LETTERS[letter])
         return "".join(letters)
 
-    def _metadata(self, name: str, created: datetime, dice: random.Random) -> Json:
+    def _metadata(self, name: str, created: datetime, rng: random.Random) -> Json:
         labels = {
             "app.kubernetes.io/name": self.app,
             "app.kubernetes.io/part-of": self.namespace,
             "app.kubernetes.io/version": "v2.14.3",
             "team": self.namespace,
             "topology.kubernetes.io/region": "eu-central-1",
-            "topology.kubernetes.io/zone": f"eu-central-1{dice.choice('abc')}",
+            "topology.kubernetes.io/zone": f"eu-central-1{rng.choice('abc')}",
         }
         if self.kind == "ReplicaSet":
             labels["pod-template-hash"] = self.hash
@@ -90,13 +92,13 @@ class _Template:
                 "statefulset.kubernetes.io/pod-name": name,
                 "apps.kubernetes.io/pod-index": name.rpartition("-")[2],
             }
-        address = f"10.{dice.randrange(256)}.{dice.randrange(256)}.{dice.randrange(256)}/32"
+        address = f"10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)}/32"
         return {
             "name": name,
             "generateName": f"{self.owner}-",
             "namespace": self.namespace,
-            "uid": _uid(dice),
-            "resourceVersion": str(dice.randrange(10**8, 10**9)),
+            "uid": _uid(rng),
+            "resourceVersion": str(rng.randrange(10**8, 10**9)),
             "generation": 1,
             "creationTimestamp": _text(created),
             "labels": dict(sorted(labels.items())),
@@ -217,10 +219,10 @@ class _Template:
             container["livenessProbe"] = _probe("/healthz")
         return container
 
-    def _status(self, created: datetime, token: str, dice: random.Random) -> Json:
-        bound, started = created + timedelta(seconds=1), created + timedelta(seconds=dice.randint(3, 20))
-        ready = started + timedelta(seconds=dice.randint(1, 30))
-        broken = dice.random() < 0.02
+    def _status(self, created: datetime, token: str, rng: random.Random) -> Json:
+        bound, started = created + timedelta(seconds=1), created + timedelta(seconds=rng.randint(3, 20))
+        ready = started + timedelta(seconds=rng.randint(1, 30))
+        broken = rng.random() < 0.02
         status: Json = {
             "phase": "Running",
             "conditions": [
@@ -230,17 +232,17 @@ class _Template:
                 _condition("ContainersReady", ready, not broken),
                 _condition("PodScheduled", bound),
             ],
-            "hostIP": f"10.0.{dice.randrange(256)}.{dice.randrange(256)}",
-            "podIP": f"10.{dice.randrange(256)}.{dice.randrange(256)}.{dice.randrange(256)}",
+            "hostIP": f"10.0.{rng.randrange(256)}.{rng.randrange(256)}",
+            "podIP": f"10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)}",
             "startTime": _text(bound),
-            "containerStatuses": [self._container_status("app", started, token, dice, broken=broken)],
+            "containerStatuses": [self._container_status("app", started, token, rng, broken=broken)],
             "qosClass": "Burstable",
         }
         status |= {"podIPs": [{"ip": status["podIP"]}], "hostIPs": [{"ip": status["hostIP"]}]}
         if self.has_sidecar:
-            status["containerStatuses"].append(self._container_status("proxy", started, token, dice))
+            status["containerStatuses"].append(self._container_status("proxy", started, token, rng))
         if self.has_init:
-            done = self._container_status("migrate", started, token, dice)
+            done = self._container_status("migrate", started, token, rng)
             done["state"] = {
                 "terminated": {
                     "exitCode": 0,
@@ -254,7 +256,7 @@ class _Template:
         return status
 
     def _container_status(
-        self, name: str, started: datetime, token: str, dice: random.Random, *, broken: bool = False
+        self, name: str, started: datetime, token: str, rng: random.Random, *, broken: bool = False
     ) -> Json:
         state: Json = {"running": {"startedAt": _text(started)}}
         if broken:
@@ -267,7 +269,7 @@ class _Template:
             "restartCount": 7 if broken else 0,
             "image": f"registry.example.com/{self.namespace}/{self.app}-{name}:v2.14.3",
             "imageID": f"registry.example.com/{self.app}@sha256:{self.hash * 6}abcd",
-            "containerID": f"containerd://{dice.getrandbits(256):064x}",
+            "containerID": f"containerd://{rng.getrandbits(256):064x}",
             "started": not broken,
             "allocatedResources": {"cpu": self.cpu, "memory": self.memory},
             "resources": {
@@ -353,6 +355,6 @@ def _text(at: datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _uid(dice: random.Random) -> str:
-    raw = f"{dice.getrandbits(128):032x}"
+def _uid(rng: random.Random) -> str:
+    raw = f"{rng.getrandbits(128):032x}"
     return f"{raw[:8]}-{raw[8:12]}-{raw[12:16]}-{raw[16:20]}-{raw[20:]}"

@@ -2,7 +2,7 @@
 
     python -m bench.rules [--nodes 5000] [--pods 150000] [--seed 1]
 
-The pass compares two columns of all nodes: less than that can't be asked of anybody who looks at every node.
+The pass compares two columns of all nodes: any check of every node costs at least that.
 Times are processor time; of many pods of one kind, the median.
 """
 
@@ -34,8 +34,8 @@ def main(arguments: list[str]) -> int:
     print(f"{len(snapshot.nodes)} nodes, {len(snapshot.pods)} pods, {len(snapshot.classes)} classes")
     unit = plain_pass(snapshot)
     print(f"{'a plain pass over the nodes':44}{unit:10.1f} µs")
-    dice = random.Random(asked.seed)
-    for name, micros in measured(snapshot, dice):
+    rng = random.Random(asked.seed)
+    for name, micros in measured(snapshot, rng):
         print(f"{name:44}{micros:10.1f} µs{micros / unit:10.1f} x")
     return 0
 
@@ -45,7 +45,7 @@ def plain_pass(snapshot: Snapshot) -> float:
     return median_micros(lambda _: (free[0] >= 500) & (free[1] >= 1 << 30), range(SAMPLE))
 
 
-def measured(snapshot: Snapshot, dice: random.Random) -> Iterable[tuple[str, float]]:
+def measured(snapshot: Snapshot, rng: random.Random) -> Iterable[tuple[str, float]]:
     yield "Board(snapshot)", median_micros(lambda _: Placement(snapshot), range(5))
     placement = Placement(snapshot)
     kinds: dict[str, Callable[[PodClass], bool]] = {
@@ -54,7 +54,7 @@ def measured(snapshot: Snapshot, dice: random.Random) -> Iterable[tuple[str, flo
         "with claims": lambda each: bool(each.volumes) and not between_pods(each),
     }
     for kind, includes in kinds.items():
-        pods = sample(snapshot, includes, dice)
+        pods = sample(snapshot, includes, rng)
         first = micros_each(lambda pod: placement.fits(pod, source_stays=True), pods)
         yield f"fits, {kind}: the very first", first[0]
         yield f"fits, {kind}: first of its class", statistics.median(first)
@@ -83,13 +83,13 @@ def between_pods(pod_class: PodClass) -> bool:
     )
 
 
-def sample(snapshot: Snapshot, includes: Callable[[PodClass], bool], dice: random.Random) -> Sequence[int]:
+def sample(snapshot: Snapshot, includes: Callable[[PodClass], bool], rng: random.Random) -> Sequence[int]:
     """Pods of as many different classes."""
     of_kind = {number for number, each in enumerate(snapshot.classes) if includes(each)}
     placed = [pod for pod in range(len(snapshot.pods)) if snapshot.pods.node[pod] != NO_ROW]
     by_class = {int(snapshot.pods.pod_class[pod]): pod for pod in placed}
     found = [pod for number, pod in sorted(by_class.items()) if number in of_kind]
-    return dice.sample(found, min(SAMPLE, len(found)))
+    return rng.sample(found, min(SAMPLE, len(found)))
 
 
 def median_micros(act: Callable[[int], object], over: Iterable[int]) -> float:

@@ -71,7 +71,7 @@ def measure_changes(state: ClusterState, cluster: BigCluster, repeat: int, loop_
         for number, pod in enumerate(pods):
             state.apply_pod(msgspec.structs.replace(pod, node=nodes[number % len(nodes)]))
 
-    def gone_and_back() -> None:
+    def removed_and_added() -> None:
         for pod in pods:
             state.remove_pod(pod.key)
         for pod in pods:
@@ -80,7 +80,7 @@ def measure_changes(state: ClusterState, cluster: BigCluster, repeat: int, loop_
     for title, change, count in (
         ("one pod changed", status_only, len(pods)),
         ("one pod on another node", to_another_node, len(pods)),
-        ("one pod gone or come", gone_and_back, 2 * len(pods)),
+        ("one pod gone or come", removed_and_added, 2 * len(pods)),
     ):
         each_us = best_ms(change, repeat) * 1000 / count
         print(f"{title:36}{each_us:9.1f} µs {each_us / 1000 / loop_ms:11.6f}")
@@ -88,7 +88,7 @@ def measure_changes(state: ClusterState, cluster: BigCluster, repeat: int, loop_
     show("frozen again, pods changed", best_ms(lambda: state.freeze(NOW_S), repeat, status_only), loop_ms)
     show(
         "frozen again, pods gone and come",
-        best_ms(lambda: state.freeze(NOW_S), repeat, gone_and_back),
+        best_ms(lambda: state.freeze(NOW_S), repeat, removed_and_added),
         loop_ms,
     )
     usage = usage_of(cluster)

@@ -1,4 +1,4 @@
-"""How many surplus pods moves leave in their wake, with the guard and without.
+"""How many surplus pods moves cause, with the guard and without.
 
     python -m bench.surplus [--moves 100] [--nodes 50] [--gate]
 
@@ -33,7 +33,7 @@ class Surplus:
     bound: set[str] = field(default_factory=set)
     started: set[str] = field(default_factory=set)
 
-    def heard(self, old: Object | None, new: Object | None) -> None:
+    def changed(self, old: Object | None, new: Object | None) -> None:
         if new is None:
             return
         name = new["metadata"]["name"]
@@ -46,34 +46,34 @@ class Surplus:
             self.started.add(name)
 
     def forget(self) -> None:
-        """What was there before the first move is no surplus."""
+        """Forget the pods that were there before the first move: they are no surplus."""
         for each in (self.created, self.bound, self.started):
             each.clear()
 
 
 class Guard:
-    """The webhook, without a network in between."""
+    """Calls the webhook without a network in between."""
 
-    def __init__(self, desk: SteeringService) -> None:
-        self._desk = desk
+    def __init__(self, service: SteeringService) -> None:
+        self._service = service
 
     async def call(self, _endpoint: WebhookEndpoint, body: bytes, _timeout_s: float) -> bytes:
-        return self._desk.guard(body)
+        return self._service.guard(body)
 
 
 @contextlib.asynccontextmanager
 async def guarding(cluster: Cluster) -> AsyncIterator[None]:
     client, _ = cluster.connect()
     await client.create(VALIDATING_WEBHOOKS, webhook_configurations(UrlAddress("https://webhook.invalid"))[1])
-    desk = SteeringService(client, cluster.server.clock.now)
-    cluster.server.cluster.admission.webhooks.caller = Guard(desk)
-    async with desk.running():
-        await desk.synced()
+    service = SteeringService(client, cluster.server.clock.now)
+    cluster.server.cluster.admission.webhooks.caller = Guard(service)
+    async with service.running():
+        await service.synced()
         yield
 
 
 async def measured(nodes: int, moves: int, *, guarded: bool) -> tuple[int, Surplus]:
-    """How many were moved, and what came beside them."""
+    """Return how many pods were moved, and the surplus pods."""
     surplus = Surplus()
 
     @contextlib.asynccontextmanager
@@ -84,7 +84,7 @@ async def measured(nodes: int, moves: int, *, guarded: bool) -> tuple[int, Surpl
             await pods.synced()
             if guarded:
                 await stack.enter_async_context(guarding(cluster))
-            pods.subscribe(surplus.heard)
+            pods.subscribe(surplus.changed)
             surplus.forget()
             yield
 

@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import json
 import multiprocessing
-import os
 import ssl
 import sys
 import time
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from bench.decode import calibration
+from bench.decode import machine
 from kubevalues.connections import server_tls_context
 from rescheduler.api.podmigration import ControllerReference
 from rescheduler.http.http_server import serve_http
@@ -58,7 +57,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--gate", action="store_true", help="exit 1 if the aim is missed")
     options = parser.parse_args(arguments)
-    print(f"machine: {calibration():.0f} ms for a loop of 5 million additions, load {os.getloadavg()[0]:.1f}")
+    print(machine())
     load = Load(
         tuple(as_request(PATH, review(f"rs-{n}")) for n in (1, MIGRATIONS + 1)),
         options.rate,
@@ -199,7 +198,7 @@ def as_request(path: str, body: bytes) -> bytes:
 
 
 def review(owner_uid: str) -> bytes:
-    """Of a pod of about 6 KB, as they are."""
+    """Return an admission review of a typical pod of about 6 KB."""
     owner = {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",

@@ -10,5 +10,8 @@ compile() {
 echo uv | compile - -o requirements/bootstrap.txt
 echo hatchling | compile - -o requirements/build.txt
 printf 'cyclonedx-bom\npip-audit\n' | compile - -o requirements/audit.txt
+printf 'furo\nmyst-parser\nsphinx\n' | compile - -o requirements/docs.txt
 compile pyproject.toml -o requirements/runtime.txt
+compile pyproject.toml --extra otel -o requirements/otel.txt
 compile pyproject.toml --group dev -o requirements/dev.txt
+"$(dirname "$uv")/python" -m tools.debian_packages

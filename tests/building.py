@@ -87,7 +87,7 @@ class ClusterBuilder:
         status: Json | None = None,
         **pod_parts: Any,
     ) -> "ClusterBuilder":
-        """With its ReplicaSet `name-1` and pods `name-1-0`, `name-1-1`, …, on these nodes in turn.
+        """Add a Deployment, ReplicaSet `name-1` and pods `name-1-0`, `name-1-1`, …, on these nodes in turn.
 
         `spec` and `status` are of the Deployment; all else that a pod can have goes to the pods.
         """
@@ -146,7 +146,7 @@ class ClusterBuilder:
         claim: str = "",
         **pod_parts: Any,
     ) -> "ClusterBuilder":
-        """With `claim`, each pod mounts `CLAIM-name-N`; the claims themselves are for the test to make."""
+        """Add a StatefulSet; with `claim`, each pod mounts `CLAIM-name-N`, which the test creates itself."""
         namespace, name = key.split("/")
         own = {"app": name, **(labels or {})}
         item = {
@@ -198,7 +198,7 @@ class ClusterBuilder:
         labels: Mapping[str, str] | None = None,
         **pod_parts: Any,
     ) -> "ClusterBuilder":
-        """As many pods as nodes are named."""
+        """Add a Job with one pod per named node."""
         namespace, name = key.split("/")
         own = {"job-name": name, **(labels or {})}
         item = {

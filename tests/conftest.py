@@ -1,13 +1,15 @@
 """What holds for all tests."""
 
+import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.testbed import ControlPlane, leftovers
 from tests.testbed.options import QUICK
+from tests.testbed.ports import free_ports
 
 # Helpers assert, too: say what was compared there as well.
 pytest.register_assert_rewrite("tests.e2e", "tests.stories")
@@ -24,10 +26,21 @@ settings.register_profile("explore", deadline=None, print_blob=True, suppress_he
 settings.load_profile("everyday" if EXPLORED == 1 else "explore")
 
 
+SHARED_CONTROL_PLANE = {"e2e", "facts", "migrations"}
+"""Folders whose tests use a control plane of the whole process. Other folders start one of their own."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        folder = item.path.parent
+        together = item.path if folder.name in SHARED_CONTROL_PLANE else folder
+        item.add_marker(pytest.mark.xdist_group(str(together)))
+    if EXPLORED != 1:
+        _raise_examples(items)
+
+
+def _raise_examples(items: list[pytest.Item]) -> None:
     """Raise the number of examples of every property, also of those that name their own."""
-    if EXPLORED == 1:
-        return
     for item in items:
         holder, name = getattr(item, "obj", None), "_hypothesis_internal_use_settings"
         if not hasattr(holder, name):
@@ -36,6 +49,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if isinstance(known, settings):
             more = settings(known, max_examples=known.max_examples * EXPLORED, derandomize=False)
             setattr(getattr(holder, "__func__", holder), name, more)
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """Commands set up the log of the whole process: the tests after them expect it as it was.
+
+    That holds for commands of fixtures with a larger scope, too, so it is reset before each test.
+    """
+    root, ours = logging.getLogger(), logging.getLogger("rescheduler")
+    _reset_log()
+    handlers = root.handlers[:], ours.handlers[:]
+    yield
+    root.handlers[:], ours.handlers[:] = handlers
+    _reset_log()
+
+
+def _reset_log() -> None:
+    root, ours = logging.getLogger(), logging.getLogger("rescheduler")
+    root.handlers[:] = [each for each in root.handlers if type(each) is not logging.StreamHandler]
+    root.setLevel(logging.WARNING)
+    ours.setLevel(logging.NOTSET)
+    ours.propagate = True
+
+
+@pytest.fixture(scope="session")
+def unused_tcp_port_factory() -> Callable[[], int]:
+    """Unlike pytest-asyncio's: no outgoing connection takes the port before a server listens on it."""
+    return lambda: free_ports(1)[0]
+
+
+@pytest.fixture
+def unused_tcp_port(unused_tcp_port_factory: Callable[[], int]) -> int:
+    return unused_tcp_port_factory()
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Pods that fail, as their kubelets tell of them, in a few words.
+"""Build failing pods, as their kubelets report them.
 
     cluster().pod("shop/x", **crashing(restarts=5))
     cluster().pod("shop/y", **status_of(container(waiting="ErrImagePull"), began_ago_s=600))

@@ -235,7 +235,7 @@ def volume_object(
     source: Json | None = None,
     spec: Json | None = None,
 ) -> Json:
-    """Of a CSI driver, unless another `source` is given; reachable from these nodes or zones only."""
+    """Return a volume of a CSI driver, unless another `source` is given, for these nodes or zones only."""
     terms = []
     if nodes:
         terms.append(_in("kubernetes.io/hostname", nodes))

@@ -2,7 +2,7 @@
 
     assert replay(shop.objects, plan, policy) == []
 
-Everything is judged from the plain objects: the rules by the simulator's scheduler, which was written
+Everything is checked on the plain objects: the rules by the simulator's scheduler, which was written
 independently and is held to the real one; limits, budgets and protections by a few lines of their own. Two
 ways of executing are tried: wave by wave with all sources of a wave in place, whichever move comes first; and
 one by one in order.
@@ -87,9 +87,9 @@ def _faults_of_moves(cluster: _Cluster, plan: Plan, policy: Policy) -> Iterator[
     if [move.wave for move in plan.moves] != sorted(move.wave for move in plan.moves):
         yield "waves out of order"
     cordoned = {change.node for change in plan.changes if change.change is NodeChange.CORDON}
-    journeys: dict[str, list[Move]] = defaultdict(list)
+    moves_by_pod: dict[str, list[Move]] = defaultdict(list)
     for move in plan.moves:
-        journeys[move.uid].append(move)
+        moves_by_pod[move.uid].append(move)
         pod = cluster.by_kind["Pod"].get(move.pod)
         if pod is None or pod["metadata"]["uid"] != move.uid:
             yield f"{move.pod} is no pod of the cluster"
@@ -97,20 +97,20 @@ def _faults_of_moves(cluster: _Cluster, plan: Plan, policy: Policy) -> Iterator[
         node = cluster.by_kind["Node"].get(move.target or "")
         if node is None or _is_closed(node) or move.target in cordoned:
             yield f"{move.pod} may not be sent to {move.target}"
-    for legs in journeys.values():
-        yield from _faults_of_journey(cluster, legs)
+    for hops in moves_by_pod.values():
+        yield from _faults_of_hops(cluster, hops)
 
 
-def _faults_of_journey(cluster: _Cluster, legs: Sequence[Move]) -> Iterator[str]:
-    pod = legs[0].pod
-    if [leg.hop for leg in legs] not in ([False], [True, False]):
-        yield f"{pod} is moved {len(legs)} times"
-    stations = [cluster.pod(pod)["spec"]["nodeName"], *(leg.target for leg in legs)]
-    if [leg.source for leg in legs] != stations[:-1]:
+def _faults_of_hops(cluster: _Cluster, hops: Sequence[Move]) -> Iterator[str]:
+    pod = hops[0].pod
+    if [hop.hop for hop in hops] not in ([False], [True, False]):
+        yield f"{pod} is moved {len(hops)} times"
+    nodes_visited = [cluster.pod(pod)["spec"]["nodeName"], *(hop.target for hop in hops)]
+    if [hop.source for hop in hops] != nodes_visited[:-1]:
         yield f"{pod} is not where a move of it begins"
-    if len(set(stations)) != len(stations):
-        yield f"{pod} comes back to a node that it left: {stations}"
-    if len({leg.wave for leg in legs}) != len(legs):
+    if len(set(nodes_visited)) != len(nodes_visited):
+        yield f"{pod} comes back to a node that it left: {nodes_visited}"
+    if len({hop.wave for hop in hops}) != len(hops):
         yield f"{pod} goes on in the wave in which it stops"
 
 
@@ -224,8 +224,8 @@ class _Play:
         with self._view.without(() if move.handover.source_stays else [source]):
             refusal = prepare(copy, self._view).refusal(self._view.nodes[move.target or ""])
         if refusal is not None:
-            told = f"{refusal.filter}: {', '.join(refusal.reasons)}"
-            yield f"{way}, at {at}: {move.pod} does not fit on {move.target}: {told}"
+            reported = f"{refusal.filter}: {', '.join(refusal.reasons)}"
+            yield f"{way}, at {at}: {move.pod} does not fit on {move.target}: {reported}"
 
     def _at_once(self, placed: tuple[int, Move]) -> str:
         at, move = placed

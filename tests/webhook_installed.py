@@ -37,7 +37,7 @@ async def install_webhook(client: Client, namespace: str, address: WebhookAddres
 
 
 async def uninstall_registrations(client: Client) -> None:
-    """Also those of other tests."""
+    """Remove all registrations, also those of other tests."""
     for kind in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
         for item in (await client.list(kind, labels=WEBHOOK_LABEL_SELECTOR)).items:
             with contextlib.suppress(errors.NotFound):

@@ -7,6 +7,7 @@ python -m tools.configuration_reference --check docs/configuration.md    (exit c
 import sys
 from collections.abc import Iterator
 
+from rescheduler.config.move_limits import MovesPerHour, Window
 from rescheduler.config.policy import (
     ClientConnection,
     DefaultRetries,
@@ -15,7 +16,15 @@ from rescheduler.config.policy import (
     LeaderElection,
     Policy,
 )
-from rescheduler.config.policy_blocks import Prometheus, Setting, Window, settings
+from rescheduler.config.policy_blocks import (
+    Cost,
+    Defragment,
+    MakeRoomPolicy,
+    PlacementDriftPolicy,
+    Prometheus,
+    Setting,
+    settings,
+)
 from rescheduler.config.scheduler_file import inline_yaml
 from tools.generated_section import GeneratedSection
 
@@ -25,7 +34,12 @@ __all__ = ["main", "reference", "with_reference"]
 _TABLES: tuple[tuple[str, str, type], ...] = (
     ("Args of the plugin `Rescheduler`", "`profiles[].pluginConfig[].args`", Policy),
     ("Entries of `windows`", "", Window),
+    ("`maxMovesPerHour`", "", MovesPerHour),
     ("`prometheus`", "", Prometheus),
+    ("`cost`", "", Cost),
+    ("`makeRoom`", "", MakeRoomPolicy),
+    ("`makeRoom.defragment`", "", Defragment),
+    ("`placementDrift`", "", PlacementDriftPolicy),
     ("`haltWhen`", "", HaltWhen),
     ("`failedPods`", "", FailedPodsPolicy),
     ("Entries of `failedPods.defaultRetries`", "", DefaultRetries),

@@ -1,4 +1,4 @@
-"""Builds rescheduler's image without a container engine or a registry: `python -m tools.container_image`.
+"""Build rescheduler's image without a container engine or a registry: `python -m tools.container_image`.
 
 The root file system consists of Debian's packages of Python and the libraries it needs, unpacked, and of the
 wheels that requirements/runtime.txt names by their hashes. There is no shell, no package manager and no
@@ -6,7 +6,6 @@ pip. The same inputs give the same digest. `--root` only writes the file system,
 """
 
 import argparse
-import hashlib
 import json
 import os
 import platform
@@ -16,37 +15,20 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tools.debian_packages import ARCHITECTURES, DebianPackage, PackageError, download, locked_packages
 from tools.oci_archive import ImageSettings, layer_of_tree, write_oci_archive
 
-__all__ = ["build_root", "main", "settings_for"]
+__all__ = ["ImageBuildError", "build_archive", "build_root", "main", "project_version", "settings_for"]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PYTHON = "3.11"
 SITE = Path("usr/lib/python3/dist-packages")  # where Debian's Python looks by itself
 _WHEEL_PLATFORMS = {"amd64": "x86_64", "arm64": "aarch64"}
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
-# Python and the libraries that its modules and the wheels are linked with.
-_PACKAGES = (
-    f"python{PYTHON}-minimal",
-    f"libpython{PYTHON}-minimal",
-    f"libpython{PYTHON}-stdlib",
-    "libc6",
-    "libgcc-s1",
-    "libstdc++6",
-    "libexpat1",
-    "zlib1g",
-    "libssl3",
-    "libffi8",
-    "libbz2-1.0",
-    "liblzma5",
-    "libuuid1",
-    "ca-certificates",
-    "tzdata",
-)
 # What no command of ours imports: build tools, tests, other user interfaces, databases.
 _UNUSED_IN_PYTHON = (
     "config-*", "ctypes/test", "dbm", "distutils", "curses", "ensurepip", "idlelib", "lib2to3", "pydoc_data",
@@ -64,7 +46,9 @@ _UNUSED_IN_SITE = (
 )  # fmt: skip
 _UNUSED_ANYWHERE = ("*.pyi", "*.a", "*.h", "*.pxd", "*.pyx", "*.c", "*.exe", "py.typed")
 _UNUSED_IN_ROOT = (
-    "usr/share/doc", "usr/share/man", "usr/share/lintian", "usr/share/binfmts", "usr/share/applications",
+    # The licenses stay: usr/share/doc/NAME/copyright.
+    "usr/share/doc/*/[!c]*", "usr/share/doc/*/c[!o]*",
+    "usr/share/man", "usr/share/lintian", "usr/share/binfmts", "usr/share/applications",
     "usr/share/pixmaps", "usr/share/bug", "usr/share/menu", "usr/share/gcc", "usr/share/gdb",
     "usr/share/doc-base", "usr/share/zoneinfo/right", "usr/share/zoneinfo/posix", "usr/lib/*/gconv",
     "usr/lib/*/audit", "usr/lib/*/engines-3", "usr/sbin", "etc", "sbin", "usr/share/python3",
@@ -77,6 +61,8 @@ _ACCOUNTS = {
 }
 _CREATED = "1970-01-01T00:00:00Z"  # any, as long as it is always the same
 _OURS = ("kubesim", "kubevalues", "rescheduler")
+_MODULES_OF_EXTRAS = {"otel": "rescheduler.daemon.tracing", "top": "rescheduler.cli.top_screen"}
+"""Modules that need an extra of the package. `rescheduler top` runs on your own machine, not in the image."""
 _ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "OPENBLAS_NUM_THREADS": "1",
@@ -93,41 +79,36 @@ class ImageBuildError(Exception):
     """A step of the build failed; the message has the tool's own words."""
 
 
-@dataclass(frozen=True)
-class Package:
-    """A Debian package that went into the image."""
-
-    name: str
-    version: str
-    sha256: str
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.container_image", description=__doc__)
     parser.add_argument("--to", type=Path, default=REPOSITORY / "dist" / "rescheduler-image.tar")
     parser.add_argument("--reference", default="", help="name and tag (rescheduler:VERSION)")
     parser.add_argument("--root", type=Path, help="only write the root file system, into this new folder")
-    parser.add_argument("--arch", choices=sorted(_WHEEL_PLATFORMS), default=_MACHINES.get(platform.machine()))
+    parser.add_argument("--arch", choices=ARCHITECTURES, default=_MACHINES.get(platform.machine()))
+    parser.add_argument("--otel", action="store_true", help="with OpenTelemetry (docs/tracing.md)")
     chosen = parser.parse_args(arguments)
+    lock = "otel" if chosen.otel else "runtime"
+    reference = chosen.reference or f"rescheduler:{project_version()}"
     try:
         if chosen.root:
-            build_root(chosen.root, chosen.arch)
+            build_root(chosen.root, chosen.arch, lock)
         else:
-            _build_archive(chosen.to, chosen.reference or f"rescheduler:{_version()}", chosen.arch)
-    except ImageBuildError as failure:
+            build_archive(chosen.to, reference, chosen.arch, lock)
+    except (ImageBuildError, PackageError) as failure:
         print(f"The image was not built: {failure}", file=sys.stderr)
         return 1
     return 0
 
 
-def _build_archive(to: Path, reference: str, architecture: str) -> None:
+def build_archive(to: Path, reference: str, architecture: str, lock: str = "runtime") -> str:
+    """Write the OCI archive with the wheels of requirements/LOCK.txt; return the digest of the image."""
     to.parent.mkdir(parents=True, exist_ok=True)
     # A reference without a host is completed by every client in the same way; containerd wants it whole.
     host, slash, _ = reference.partition("/")
     full = reference if slash and "." in host else f"docker.io/library/{reference}"
     with tempfile.TemporaryDirectory(prefix="rescheduler-image-") as folder:
         root = Path(folder) / "root"
-        packages = build_root(root, architecture)
+        packages = build_root(root, architecture, lock)
         layer = layer_of_tree(root, mtime=0)
         digest = write_oci_archive(
             to, full, [layer], settings_for(architecture), created="1970-01-01T00:00:00Z"
@@ -136,6 +117,7 @@ def _build_archive(to: Path, reference: str, architecture: str) -> None:
     unpacked = len(layer) / (1 << 20)
     print(f"{to}: {full}, {size:.1f} MiB ({unpacked:.0f} MiB unpacked), {len(packages)} Debian packages")
     print(digest)
+    return digest
 
 
 def settings_for(architecture: str) -> ImageSettings:
@@ -145,68 +127,62 @@ def settings_for(architecture: str) -> ImageSettings:
         entrypoint=["rescheduler"],
         command=["run"],
         environment=_ENVIRONMENT,
-        labels={f"{name}.title": "rescheduler", f"{name}.version": _version()},
+        labels={f"{name}.title": "rescheduler", f"{name}.version": project_version()},
         architecture=architecture,
     )
 
 
-def build_root(root: Path, architecture: str) -> list[Package]:
+def build_root(root: Path, architecture: str, lock: str = "runtime") -> list[DebianPackage]:
     """Write the root file system into a new folder and return the Debian packages that are in it."""
     root.mkdir(parents=True)
+    packages = locked_packages(architecture)
     with tempfile.TemporaryDirectory(prefix="rescheduler-debian-") as folder:
-        packages = [_unpack(name, architecture, Path(folder), root) for name in _PACKAGES]
+        for file in download(packages, Path(folder)):
+            _run(["dpkg-deb", "-x", str(file), str(root)], root)
     certificates = _certificates(root)
     for pattern in _UNUSED_IN_ROOT:
         _remove(root, pattern)
     for name, content in {**_ACCOUNTS, "etc/ssl/certs/ca-certificates.crt": certificates}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(content)
-    _install_wheels(root / SITE, architecture)
+    _install_wheels(root / SITE, architecture, lock)
     _prune(root)
     for name in ("rescheduler", "kubectl-rescheduler"):
         (root / "usr" / "bin" / name).write_text(_LAUNCHER)
         (root / "usr" / "bin" / name).chmod(0o755)
-    _strip(root)
-    _compile(root)
-    if architecture == _MACHINES.get(platform.machine()):
-        _import_everything(root)
+    is_ours = architecture == _MACHINES.get(platform.machine())
+    if is_ours:
+        _strip(root)
+    _compile(root, is_ours=is_ours)
+    if is_ours:
+        _import_everything(root, lock)
     (root / "tmp").mkdir()
     (root / "tmp").chmod(0o1777)
-    described = {"debian": [each.__dict__ for each in sorted(packages, key=lambda each: each.name)]}
+    described = {"debian": [asdict(each) for each in sorted(packages)]}
     _write(root / "usr" / "share" / "rescheduler" / "packages.json", json.dumps(described, indent=1) + "\n")
     _uniform_modes(root)
     return packages
 
 
-def _unpack(name: str, architecture: str, folder: Path, root: Path) -> Package:
-    # As root apt would drop to a user that may not write here, and warn about it.
-    wanted = f"{name}:{architecture}" if architecture != _MACHINES.get(platform.machine()) else name
-    _run(["apt-get", "download", "--quiet", "-o", "APT::Sandbox::User=root", wanted], folder)
-    (package,) = folder.glob(f"{name}_*.deb")
-    _run(["dpkg-deb", "-x", str(package), str(root)], folder)
-    version = _run(["dpkg-deb", "-f", str(package), "Version"], folder).strip()
-    return Package(name, version, hashlib.sha256(package.read_bytes()).hexdigest())
-
-
 def _certificates(root: Path) -> str:
-    """What `update-ca-certificates` would write: every certificate in one file."""
+    """Return every certificate in one text, as `update-ca-certificates` writes it."""
     found = sorted((root / "usr/share/ca-certificates/mozilla").glob("*.crt"))
     text = "".join(path.read_text() for path in found)
     shutil.rmtree(root / "usr/share/ca-certificates")
     return text
 
 
-def _install_wheels(site: Path, architecture: str) -> None:
+def _install_wheels(site: Path, architecture: str, lock: str) -> None:
     """Install the locked wheels and our own, for the image's Python and not for the one that runs this."""
     shutil.rmtree(site, ignore_errors=True)
-    lock = REPOSITORY / "requirements" / "runtime.txt"
+    requirements = REPOSITORY / "requirements" / f"{lock}.txt"
     uv = str(Path(sys.executable).with_name("uv"))
     target = [
         f"--python-platform={_WHEEL_PLATFORMS[architecture]}-manylinux_2_28",
         f"--python-version={PYTHON}",
     ]
     into = [uv, "pip", "install", "--quiet", "--no-deps", "--link-mode=copy", "--target", str(site), *target]
-    _run([*into, "--only-binary=:all:", "--require-hashes", "-r", str(lock)], REPOSITORY)
+    _run([*into, "--only-binary=:all:", "--require-hashes", "-r", str(requirements)], REPOSITORY)
     with tempfile.TemporaryDirectory(prefix="rescheduler-wheel-") as folder:
         environment = {**os.environ, "SOURCE_DATE_EPOCH": "315532800"}
         build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
@@ -238,8 +214,8 @@ def _strip(root: Path) -> None:
             _run(["strip", "--strip-unneeded", str(path)], root)
 
 
-def _compile(root: Path) -> None:
-    """Compile all modules: the file system is read-only at run time, so nobody could do it later.
+def _compile(root: Path, *, is_ours: bool) -> None:
+    """Compile all modules: the file system is read-only at run time, so it is impossible later.
 
     Of others' code only the compiled form stays, which is half the size; ours keeps its sources, so that a
     traceback shows them.
@@ -247,24 +223,27 @@ def _compile(root: Path) -> None:
     hashed = ["--invalidation-mode", "unchecked-hash", "-s", str(root), "-p", "/"]
     command = ["-m", "compileall", "-q", *hashed]
     ours = [root / SITE / name for name in _OURS]
-    _python(root, *command, *(str(path) for path in ours))
+    # The compiled form is the same on every machine, so another one's is made with our interpreter.
+    run = _python if is_ours else _same_python
+    run(root, *command, *(str(path) for path in ours))
     standard = root / f"usr/lib/python{PYTHON}"
     others = [standard, *(path for path in sorted((root / SITE).iterdir()) if path not in ours)]
-    _python(root, *command, "-b", *(str(path) for path in others))
+    run(root, *command, "-b", *(str(path) for path in others))
     for source in (path for folder in others for path in _sources(folder)):
         if source.with_suffix(".pyc").exists():
             source.unlink()
 
 
-def _import_everything(root: Path) -> None:
+def _import_everything(root: Path, lock: str) -> None:
     """Import each of our modules with what is in the image, so that nothing that is needed was removed."""
     site = str(root / SITE)
+    absent = [module for extra, module in _MODULES_OF_EXTRAS.items() if extra != lock]
     script = f"""
 import importlib, pkgutil, sys
 sys.path.insert(0, {site!r})
 for name in {_OURS!r}:
     for module in pkgutil.walk_packages([{site!r} + "/" + name], name + "."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith("__main__") and module.name not in {absent!r}:
             importlib.import_module(module.name)
 """
     _python(root, "-c", script)
@@ -278,6 +257,14 @@ def _python(root: Path, *arguments: str) -> None:
     _run([*command, *arguments], root, environment)
 
 
+def _same_python(root: Path, *arguments: str) -> None:
+    """Run an interpreter of the same version on this machine."""
+    found = shutil.which(f"python{PYTHON}")
+    if found is None:
+        raise ImageBuildError(f"an image for another architecture needs python{PYTHON} on this machine")
+    _run([found, *arguments], root, {"PYTHONDONTWRITEBYTECODE": "1", "PATH": "/usr/bin"})
+
+
 def _sources(path: Path) -> list[Path]:
     return [path] if path.suffix == ".py" else sorted(path.rglob("*.py"))
 
@@ -288,7 +275,7 @@ def _loader(root: Path) -> Path:
 
 
 def _uniform_modes(root: Path) -> None:
-    """Modes must not depend on the umask of whoever builds."""
+    """Set modes that do not depend on the umask of the build."""
     for path in root.rglob("*"):
         if not path.is_symlink() and path != root / "tmp":
             executable = path.is_dir() or path.stat().st_mode & 0o100
@@ -308,7 +295,7 @@ def _write(path: Path, content: str) -> None:
     path.write_text(content)
 
 
-def _version() -> str:
+def project_version() -> str:
     project: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     return str(project["version"])
 

@@ -96,8 +96,8 @@ def lines(definitions: dict[str, Schema]) -> Iterator[str]:
     short = _short_names(list(found))
     for name in sorted(found, key=short.__getitem__):
         fields = found[name]["properties"]
-        told = (f"{field}={_type(schema, short)}" for field, schema in sorted(fields.items()))
-        yield f"{short[name]} {' '.join(told)}"
+        types = (f"{field}={_type(schema, short)}" for field, schema in sorted(fields.items()))
+        yield f"{short[name]} {' '.join(types)}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draws the picture in the README: the demo when its first pods have moved. `make generate` runs it."""
+"""Draw the picture in the README: the demo when its first pods have moved. `make generate` runs it."""
 
 import asyncio
 import contextlib
@@ -59,12 +59,12 @@ async def _play(console: Console) -> None:
     screen = LiveDemoScreen(console, asyncio.get_running_loop().time)
     has_moved = asyncio.Event()
 
-    def hear(before: Migration | None, now: Migration) -> None:
+    def on_change(before: Migration | None, now: Migration) -> None:
         screen.migration(before, now)
         if now.is_finished:
             has_moved.set()
 
-    monitor = ClusterMonitor(client, hear)
+    monitor = ClusterMonitor(client, on_change, server.clock.now)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(transport.close)
         await stack.enter_async_context(monitor.watching())

@@ -1,4 +1,4 @@
-"""List the product's files that one LoadBalancing move passes through in `rescheduler simulate`.
+"""List the files and functions that one LoadBalancing move passes through in `rescheduler simulate`.
 
 A file counts if one of its functions runs between the start of the check and the end of its moves. Imports,
 start and end of the program, and objects that are only constructed don't count. Recovery of failing pods is
@@ -14,6 +14,7 @@ import pkgutil
 import sys
 import tempfile
 import threading
+from collections import defaultdict
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, Final
@@ -24,7 +25,7 @@ import rescheduler
 from rescheduler.cli import main as command
 from rescheduler.daemon.checker import Checker
 
-__all__ = ["files_of_one_move"]
+__all__ = ["functions_of_one_move"]
 
 _SOURCE: Final = Path(rescheduler.__file__).parents[1]
 _PRODUCT: Final = tuple(f"{_SOURCE / package.__name__}/" for package in (rescheduler, kubevalues))
@@ -35,11 +36,11 @@ _ARGUMENTS: Final = ("--strategy", "LoadBalancing", "--now", "2026-03-02T12:00:0
 _NODES: Final = ("n1", "n2", "n3")
 
 
-def files_of_one_move() -> list[str]:
-    """Simulate a cluster with one loaded node, and return the files relative to `src`, sorted."""
+def functions_of_one_move() -> dict[str, set[str]]:
+    """Simulate a cluster with one loaded node, and return the functions by file, relative to `src`."""
     for package in (rescheduler, kubesim, kubevalues):
         _import_all(package)
-    files: set[str] = set()
+    functions: defaultdict[str, set[str]] = defaultdict(set)
     is_checking = False
 
     def profile(frame: FrameType, event: str, _: Any) -> None:
@@ -47,7 +48,7 @@ def files_of_one_move() -> list[str]:
         code = frame.f_code
         is_checking = (is_checking or code.co_qualname == _START) and code.co_qualname != _END
         if is_checking and event == "call" and _CONSTRUCTORS.isdisjoint(code.co_qualname.split(".")):
-            files.add(code.co_filename)
+            functions[code.co_filename].add(code.co_qualname)
 
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         saved = Path(folder) / "cluster.json"
@@ -62,7 +63,11 @@ def files_of_one_move() -> list[str]:
         finally:
             sys.setprofile(None)
             threading.setprofile(None)
-    return sorted(str(Path(file).relative_to(_SOURCE)) for file in files if file.startswith(_PRODUCT))
+    return {
+        str(Path(file).relative_to(_SOURCE)): names
+        for file, names in sorted(functions.items())
+        if file.startswith(_PRODUCT)
+    }
 
 
 def _import_all(package: ModuleType) -> None:
@@ -126,5 +131,5 @@ def _cluster() -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    found = files_of_one_move()
-    print(*found, f"{len(found)} files", sep="\n")
+    files = functions_of_one_move()
+    print(*files, f"{len(files)} files", sep="\n")

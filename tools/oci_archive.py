@@ -1,4 +1,4 @@
-"""Writes OCI image archives without a registry and without a container engine.
+"""Write OCI image archives without a registry and without a container engine.
 
 The same files give the same bytes: entries are sorted, owners are root, times are a given one. `podman load`,
 `ctr images import` and `skopeo copy oci-archive:` read the result.

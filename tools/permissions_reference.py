@@ -1,4 +1,4 @@
-"""Generates the tables of permissions and admission policies in docs/security.md."""
+"""Generate the tables of permissions and admission policies in docs/security.md."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -9,9 +9,16 @@ from rescheduler.install.object_metadata import DAEMON, WEBHOOK
 from rescheduler.install.rbac import (
     DAEMON_CLUSTER_GRANTS,
     DAEMON_NAMESPACE_GRANTS,
+    WEB_GRANTS,
     WEBHOOK_CLUSTER_GRANTS,
     WEBHOOK_NAMESPACE_GRANTS,
     RbacGrant,
+)
+from rescheduler.install.user_roles import (
+    OPERATOR_CLUSTER_GRANTS,
+    OPERATOR_NAMESPACE_GRANTS,
+    VIEWER_CLUSTER_GRANTS,
+    VIEWER_NAMESPACE_GRANTS,
 )
 from rescheduler.install.webhook_policies import WEBHOOK_POLICIES
 from tools.generated_section import GeneratedSection
@@ -19,8 +26,14 @@ from tools.generated_section import GeneratedSection
 __all__ = ["REFERENCE"]
 
 _ACCOUNTS = (
-    (DAEMON, DAEMON_CLUSTER_GRANTS, DAEMON_NAMESPACE_GRANTS, DAEMON_POLICIES),
-    (WEBHOOK, WEBHOOK_CLUSTER_GRANTS, WEBHOOK_NAMESPACE_GRANTS, WEBHOOK_POLICIES),
+    (DAEMON, DAEMON_CLUSTER_GRANTS, DAEMON_NAMESPACE_GRANTS, WEB_GRANTS, DAEMON_POLICIES),
+    (WEBHOOK, WEBHOOK_CLUSTER_GRANTS, WEBHOOK_NAMESPACE_GRANTS, (), WEBHOOK_POLICIES),
+)
+
+
+_ROLES: tuple[tuple[str, Sequence[RbacGrant], Sequence[RbacGrant]], ...] = (
+    ("rescheduler-viewer", VIEWER_CLUSTER_GRANTS, VIEWER_NAMESPACE_GRANTS),
+    ("rescheduler-operator", OPERATOR_CLUSTER_GRANTS, OPERATOR_NAMESPACE_GRANTS),
 )
 
 
@@ -29,17 +42,27 @@ def _reference() -> str:
 
 
 def _lines() -> Iterator[str]:
-    for account, everywhere, at_home, policies in _ACCOUNTS:
+    for account, everywhere, at_home, with_page, policies in _ACCOUNTS:
         yield f"### ServiceAccount `{account}`"
         yield ""
         yield "| API group | resource | verbs | where | why |"
         yield "|---|---|---|---|---|"
         yield from _granted(everywhere, "all namespaces")
         yield from _granted(at_home, "its own namespace")
+        yield from _granted(with_page, "all namespaces, with `web.enabled`")
         yield ""
         yield "| requests | the admission policies require |"
         yield "|---|---|"
         yield from _required(policies)
+        yield ""
+
+    for role, cluster_wide, in_namespace in _ROLES:
+        yield f"### Role `{role}`"
+        yield ""
+        yield "| API group | resource | verbs | where | what for |"
+        yield "|---|---|---|---|---|"
+        yield from _granted(cluster_wide, "all namespaces (ClusterRole)")
+        yield from _granted(in_namespace, "rescheduler's namespace (Role)")
         yield ""
 
 

@@ -28,7 +28,7 @@ def schema_text() -> str:
 
 
 def _named_for_readers(value: Any) -> Any:
-    """`Move` instead of `MoveForm`: how the types are called here is nobody's business."""
+    """Return `Move` for `MoveForm`: the names of our types are internal."""
     if isinstance(value, dict):
         return {key.removesuffix("Form"): _named_for_readers(part) for key, part in value.items()}
     if isinstance(value, list):

@@ -9,7 +9,7 @@ __all__ = ["main", "reference"]
 
 
 def reference() -> str:
-    """The table in docs/reasons.md."""
+    """Return the table of docs/reasons.md."""
     rows = (f"| `{reason}` | {meaning} | {remedy} |" for reason, (meaning, remedy) in REMEDIES.items())
     return "\n".join(("| reason | what it means | what to do |", "|---|---|---|", *rows, ""))
 

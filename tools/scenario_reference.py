@@ -100,10 +100,10 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
-    return "" if _says_nothing(value) else f"`{_shown(value)}`"
+    return "" if _is_empty(value) else f"`{_shown(value)}`"
 
 
-def _says_nothing(value: Any) -> bool:
+def _is_empty(value: Any) -> bool:
     return value is None or value == "" or value in ((), {}) or isinstance(value, BaseModel)
 
 

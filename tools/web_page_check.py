@@ -1,4 +1,5 @@
-"""Is the built web page up to date? Needs no Node: it compares the hash of the sources that the build wrote.
+"""Check that the built web page is up to date. Needs no Node: it compares the hash of the sources that the
+build wrote.
 
     python -m tools.web_page_check
 
@@ -23,7 +24,7 @@ _INPUTS = (
     "tsconfig.json",
     "vite.config.ts",
 )
-"""As in web/scripts/sources-hash.mjs."""
+"""The same files as in web/scripts/sources-hash.mjs."""
 
 
 def sources_hash() -> str:

@@ -23,12 +23,12 @@ _FASTEST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class BoundedLoader(_FASTEST):  # type: ignore[misc] # with or without libyaml: both have the same shape
-    """Raises `yaml.YAMLError` for what is too large."""
+    """Load YAML; raise `yaml.YAMLError` for what is too large."""
 
     _depth = 0
 
     def descend_resolver(self, current_node: Any, current_index: Any) -> None:
-        """The composer calls this before it reads what is in a node: here depth is seen in time."""
+        """Check the depth. The composer calls this before it reads the content of a node."""
         self._depth += 1
         if self._depth > _DEEPEST:
             raise yaml.composer.ComposerError(
@@ -41,7 +41,7 @@ class BoundedLoader(_FASTEST):  # type: ignore[misc] # with or without libyaml: 
         super().ascend_resolver()
 
     def get_single_node(self) -> yaml.Node | None:
-        """The whole file, before anything is made of it: here it is seen how large it would become."""
+        """Compose the whole file and check how large it would become, before it is constructed."""
         root: yaml.Node | None = super().get_single_node()
         if root is not None:
             written: dict[int, int] = {}

@@ -41,14 +41,14 @@ class DurationError(ValueError):
 
 
 def parse_duration(text: str) -> timedelta:
-    """To the microsecond, away from zero. Raises `DurationError`."""
+    """Parse a duration to the microsecond, rounded away from zero; raise `DurationError`."""
     nanoseconds = parse_nanoseconds(text)
     microseconds = -(-abs(nanoseconds) // _MICROSECOND)
     return timedelta(microseconds=microseconds if nanoseconds >= 0 else -microseconds)
 
 
 def parse_nanoseconds(text: str) -> int:
-    """As Go's `time.ParseDuration`, to the nanosecond. Raises `DurationError`."""
+    """Parse a duration as Go's `time.ParseDuration` does, to the nanosecond; raise `DurationError`."""
     if len(text) > _LONGEST_TEXT:
         raise DurationError(f"{text[:40]!r}… is too long: {ALLOWED}")
     unsigned = text[1:] if text[:1] in ("-", "+") else text
@@ -81,7 +81,7 @@ def _part_nanoseconds(part: re.Match[str], text: str) -> int:
 
 
 def _fraction(digits: str, unit: int) -> int:
-    """In floating point, like Go: `0.3333333333333333333h` is 20 minutes there, so it is here."""
+    """Calculate in floating point, like Go: `0.3333333333333333333h` is 20 minutes there, so it is here."""
     kept = 0
     scale = 1.0
     for digit in digits:
@@ -94,12 +94,12 @@ def _fraction(digits: str, unit: int) -> int:
 
 
 def format_duration(duration: timedelta) -> str:
-    """As Go's `Duration.String`: `1h30m0s`, `1.5ms`, `0s`."""
+    """Format a duration as Go's `Duration.String` does: `1h30m0s`, `1.5ms`, `0s`."""
     return format_nanoseconds(duration // timedelta(microseconds=1) * _MICROSECOND)
 
 
 def short_duration(duration: timedelta) -> str:
-    """Like `format_duration` without the zeros at the end: `1h30m`, as people write it."""
+    """Format a duration without the zeros at its end: `1h30m`, as people write it."""
     text = format_duration(duration)
     for tail, kept in (("m0s", "m"), ("h0m", "h")):
         text = text.removesuffix(tail) + kept if text.endswith(tail) else text
@@ -107,7 +107,7 @@ def short_duration(duration: timedelta) -> str:
 
 
 def format_nanoseconds(nanoseconds: int) -> str:
-    """As Go's `Duration.String`."""
+    """Format nanoseconds as Go's `Duration.String` does."""
     sign = "-" if nanoseconds < 0 else ""
     rest = abs(nanoseconds)
     if rest < _SECOND:
@@ -131,7 +131,7 @@ def _below_a_second(nanoseconds: int) -> str:
 
 
 def _decimal(amount: int, unit: int) -> str:
-    """amount / unit, exact, without zeros at the end."""
+    """Return amount / unit, exactly, without zeros at the end."""
     integer, rest = divmod(amount, unit)
     fraction = str(unit + rest)[1:].rstrip("0")
     return f"{integer}.{fraction}" if fraction else str(integer)

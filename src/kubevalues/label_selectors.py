@@ -37,7 +37,8 @@ _SUBDOMAIN_RULE = "lower-case letters, digits, '-' and '.', with a letter or dig
 
 
 def label_key_error(key: str) -> str | None:
-    """A key is a name, or a DNS prefix, a slash and a name: `app`, `example.com/app`."""
+    """Return what is wrong with a label key. A key is a name, or a DNS prefix, a slash and a name: `app`,
+    `example.com/app`."""
     prefix, slash, name = key.rpartition("/")
     if slash:
         if not prefix:
@@ -54,7 +55,7 @@ def label_key_error(key: str) -> str | None:
 
 
 def label_value_error(value: str) -> str | None:
-    """A value is empty, or looks like a key's name."""
+    """Return what is wrong with a label value. A value is empty, or looks like a key's name."""
     if len(value) > _LONGEST_NAME:
         return f"has {len(value)} characters; at most {_LONGEST_NAME} are allowed"
     if value and not _NAME.fullmatch(value):
@@ -75,7 +76,7 @@ class SelectorError(ValueError):
 
     def __init__(self, message: str, *, position: int | None = None, path: str = "") -> None:
         self.position = position
-        """Where in the text, counted from 0; None for the object form."""
+        """The position in the text, counted from 0; None for the object form."""
         self.path = path
         """Which field of the object form, such as `matchExpressions[0].values`."""
         self.reason = message
@@ -84,7 +85,7 @@ class SelectorError(ValueError):
 
 
 class SelectorOperator(StrEnum):
-    """Named as the object form names them."""
+    """The operators, named as in the object form."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -98,7 +99,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,63}")
 
 
 def label_integer(value: str) -> int | None:
-    """A label's value as Gt and Lt see it: a decimal int64 or not a number at all."""
+    """Return a label's value as Gt and Lt read it: a decimal int64, or None."""
     if not _INTEGER.fullmatch(value):
         return None
     number = int(value)
@@ -116,7 +117,8 @@ class Requirement:
 
     @classmethod
     def checked(cls, key: str, operator: SelectorOperator, values: Iterable[str] = ()) -> "Requirement":
-        """Raises `SelectorError` with the reason alone: the caller knows the place."""
+        """Return a valid requirement; raise `SelectorError` with the reason alone: the caller knows the
+        place."""
         found = tuple(sorted(set(values)))
         if fault := label_key_error(key):
             raise SelectorError(f"the label key {key!r} {fault}")
@@ -185,7 +187,7 @@ class Selector:
     requirements: tuple[Requirement, ...] = ()
     """Sorted, without doubles."""
     selects_nothing: bool = False
-    """Only `NOTHING`: the selector that was never given."""
+    """Whether this is `NOTHING`, the selector of a field that is not set."""
 
     @classmethod
     def of(cls, requirements: Iterable[Requirement]) -> "Selector":
@@ -205,13 +207,14 @@ class Selector:
         return True
 
     def __and__(self, other: "Selector") -> "Selector":
-        """What both select."""
+        """Select what both select."""
         if self.selects_nothing or other.selects_nothing:
             return NOTHING
         return Selector.of((*self.requirements, *other.requirements))
 
     def __str__(self) -> str:
-        """The canonical text form; both `EVERYTHING` and `NOTHING` have none and give an empty text."""
+        """Return the canonical text form; both `EVERYTHING` and `NOTHING` have none and give an empty
+        text."""
         return ",".join(map(str, self.requirements))
 
 
@@ -223,12 +226,12 @@ _LARGEST = 2**63 - 1
 
 
 def can_overlap(one: Selector, other: Selector) -> bool:
-    """True unless no labels at all could match both."""
+    """Return True unless no labels at all could match both."""
     return can_match(one & other)
 
 
 def can_match(selector: Selector) -> bool:
-    """True unless no labels at all could match: `a=x,a=y` can't."""
+    """Return True unless no labels at all could match: `a=x,a=y` can't."""
     if selector.selects_nothing:
         return False
     by_key: defaultdict[str, list[Requirement]] = defaultdict(list)
@@ -247,7 +250,7 @@ def _can_all_be_met(key: str, requirements: list[Requirement]) -> bool:
 
 
 def _candidates(requirements: list[Requirement]) -> Iterator[str]:
-    """Values among which one meets all requirements, if there is one at all."""
+    """Yield values among which one meets all requirements, if there is one at all."""
     for requirement in requirements:
         if requirement.operator is SelectorOperator.IN:
             yield from requirement.values
@@ -259,7 +262,7 @@ def _candidates(requirements: list[Requirement]) -> Iterator[str]:
 
 
 def _numbers(requirements: list[Requirement]) -> Iterator[str]:
-    """Whole numbers within all bounds, each in all its spellings: `7` and `07` are different values."""
+    """Yield whole numbers within all bounds, each in all its spellings: `7` and `07` are different values."""
     lowest, highest = 0, _LARGEST  # a label's value can't begin with a minus sign
     for requirement in requirements:
         bound = label_integer(requirement.values[0]) if requirement.values else None

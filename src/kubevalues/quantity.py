@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 IntOrString = int | str
-"""As API objects have it."""
+"""The value as API objects have it."""
 
 _PERCENTAGE = re.compile(r"(?P<percent>-?[0-9]{1,9})%")
 
@@ -89,19 +89,19 @@ class Notation(Enum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Quantity:
-    """Equal, ordered and hashed by amount: `1Gi` is `1024Mi`."""
+    """A quantity, compared and hashed by amount: `1Gi` equals `1024Mi`."""
 
     nanos: int
     notation: Notation = field(default=Notation.DECIMAL, compare=False)
 
     @property
     def whole(self) -> int:
-        """In whole units (bytes, pods, devices); a part of a unit counts as one, away from zero."""
+        """Return the amount in whole units (bytes, pods, devices), rounded away from zero."""
         return _divide_away_from_zero(self.nanos, _NANOS)
 
     @property
     def millis(self) -> int:
-        """In thousandths; a part of one counts as one, away from zero."""
+        """Return the amount in thousandths, rounded away from zero."""
         return _divide_away_from_zero(self.nanos, _NANOS // 1000)
 
     def __add__(self, other: "Quantity") -> "Quantity":
@@ -117,7 +117,7 @@ class Quantity:
         return self.nanos != 0
 
     def __str__(self) -> str:
-        """Canonical: no fraction, no precision lost, the suffix as large as possible."""
+        """Return the canonical form: no fraction, no precision lost, the suffix as large as possible."""
         if self.notation is Notation.BINARY and self._reads_well_in_binary():
             return _binary_text(self.nanos // _NANOS)
         return _decimal_text(self.nanos, self.notation)
@@ -128,7 +128,7 @@ class Quantity:
 
 @lru_cache(maxsize=_CACHED)
 def parse_quantity(text: str) -> Quantity:
-    """Raises `QuantityError`."""
+    """Parse a quantity; raise `QuantityError`."""
     shape = _SHAPE.fullmatch(text)
     if shape is None or not (shape["integer"] or shape["fraction"]):
         raise QuantityError(f"{_shortened(text)} is not a quantity: {ALLOWED}")
@@ -144,7 +144,7 @@ def parse_quantity(text: str) -> Quantity:
 
 
 def quantity_of(value: object) -> Quantity:
-    """From a field of an object as JSON has it: a text or a bare number. Raises `QuantityError`."""
+    """Parse a field of a JSON object: a text or a bare number. Raise `QuantityError`."""
     if isinstance(value, str):
         return parse_quantity(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -154,18 +154,18 @@ def quantity_of(value: object) -> Quantity:
 
 @lru_cache(maxsize=_CACHED)
 def cpu_millis(text: str) -> int:
-    """Thousandths of a core, rounded up: `0.1` is 100, `100u` is 1. Raises `QuantityError`."""
+    """Return thousandths of a core, rounded up: `0.1` is 100, `100u` is 1. Raise `QuantityError`."""
     return parse_quantity(text).millis
 
 
 @lru_cache(maxsize=_CACHED)
 def whole(text: str) -> int:
-    """Whole units such as bytes, rounded up: `1Ki` is 1024, `0.5` is 1. Raises `QuantityError`."""
+    """Return whole units such as bytes, rounded up: `1Ki` is 1024, `0.5` is 1. Raise `QuantityError`."""
     return parse_quantity(text).whole
 
 
 def _nanos(digits: str, power_of_ten: int, power_of_two: int) -> int:
-    """The digits times 10^p times 2^q, rounded up and capped; a number of any length costs little."""
+    """Return the digits times 10^p times 2^q, rounded up and capped; a number of any length costs little."""
     digits = digits.lstrip("0")
     if not digits:
         return 0
@@ -187,7 +187,7 @@ def _power_of_ten(exponent: int) -> int:
 
 
 def _bounded(exponent: str) -> int:
-    """An exponent of many digits is as good as a large one: the cap or one nano comes out."""
+    """Return the exponent, at most 9 digits of it: beyond that, the result is the cap or one nano anyway."""
     sign, digits = ("-", exponent[1:]) if exponent[0] == "-" else ("", exponent.lstrip("+"))
     return int(sign + (digits.lstrip("0")[:9] or "0"))
 

@@ -56,7 +56,7 @@ def json_from_yaml(raw: bytes) -> bytes:
 class _Plain:
     def __init__(self) -> None:
         self._seen: dict[int, Any] = {}
-        """By id; the containers themselves are held, so that no id is given twice."""
+        """The containers by id; they are held, so that no id is given twice."""
 
     def value(self, value: Any, path: str) -> Any:
         if isinstance(value, dict | list):
@@ -131,21 +131,21 @@ class UnreadableCluster(ValueError):  # noqa: N818 - says what the file is
 @dataclass(frozen=True, slots=True)
 class SavedObject:
     place: str
-    """Where in the file: `items[3]`."""
+    """The place in the file: `items[3]`."""
     api_version: str
     kind: str
     namespace: str
     name: str
     raw: Raw
-    """Its JSON; kind and apiVersion may stand in the list around it instead."""
+    """The JSON of the object; its kind and apiVersion may be in the list around it instead."""
 
     @property
     def title(self) -> str:
-        """As messages name it: `Pod shop/web-1`."""
+        """Return the name for messages: `Pod shop/web-1`."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
     def content(self) -> dict[str, Any]:
-        """All of it, unpacked anew each time."""
+        """Return the whole content, decoded again at every call."""
         found: dict[str, Any] = msgspec.json.decode(self.raw)
         found.setdefault("kind", self.kind)
         found.setdefault("apiVersion", self.api_version)
@@ -158,7 +158,7 @@ class SavedCluster:
     """The file, as messages name it."""
     objects: tuple[SavedObject, ...]
     saved_at: str
-    """As the file says it; empty if it doesn't."""
+    """The time in the file; empty if it has none."""
     complete_kinds: frozenset[str]
     """Kinds of which it has all there were."""
     steered: bool | None = None
@@ -167,17 +167,17 @@ class SavedCluster:
 
 
 def parse_cluster(raw: bytes, *, source: str) -> SavedCluster:
-    """Raises `UnreadableCluster` with everything that is wrong, as far as the first fault lets one see."""
+    """Parse a saved cluster; raise `UnreadableCluster` with every fault that can be found."""
     outer = _outer(source, _as_json(source, _unpacked(source, raw)))
     faults: list[str] = []
     objects = tuple(_objects(outer, "", faults))
     if faults:
         raise UnreadableCluster(source, faults)
-    told = outer.annotations
-    complete = frozenset(kind for kind in told.get(SAVED_KINDS, "").split(",") if kind)
-    steered = {"true": True, "false": False}.get(told.get(STEERED, ""))
-    guarded = told.get(GUARDED) == "true"
-    return SavedCluster(source, objects, told.get(SAVED_AT, ""), complete, steered, guarded)
+    annotations = outer.annotations
+    complete = frozenset(kind for kind in annotations.get(SAVED_KINDS, "").split(",") if kind)
+    steered = {"true": True, "false": False}.get(annotations.get(STEERED, ""))
+    guarded = annotations.get(GUARDED) == "true"
+    return SavedCluster(source, objects, annotations.get(SAVED_AT, ""), complete, steered, guarded)
 
 
 # --- from bytes to the list
@@ -237,7 +237,7 @@ class _Outer(msgspec.Struct):
 
     @property
     def kind_of_items(self) -> str:
-        """`Pod` for a `PodList`; a plain `List` says nothing about what is in it."""
+        """Return `Pod` for a `PodList`; a plain `List` says nothing about its items."""
         return (self.kind or "").removesuffix("List")
 
 
@@ -246,7 +246,7 @@ class _ListMeta(msgspec.Struct):
 
 
 class _Head(msgspec.Struct):
-    """As much of an object as says what it is."""
+    """The fields of an object that identify it."""
 
     kind: str | None = None
     api_version: str | None = msgspec.field(name="apiVersion", default=None)
@@ -279,7 +279,7 @@ def _outer(source: str, raw: bytes) -> _Outer:
 
 
 def _objects(outer: _Outer, around: str, faults: list[str]) -> Iterator[SavedObject]:
-    """Lists within the list are taken apart; their items may leave out what kind they are."""
+    """Yield the objects of a list, and of lists inside of it, whose items may leave out their kind."""
     for position, raw in enumerate(outer.items or ()):
         place = f"{around}items[{position}]"
         try:

@@ -66,7 +66,7 @@ class _Token(NamedTuple):
 
 
 def parse_selector(text: str) -> Selector:
-    """An empty text selects everything. Raises `SelectorError` with the position."""
+    """Parse a selector; an empty text selects everything. Raise `SelectorError` with the position."""
     return Selector.of(_Parser(text).requirements())
 
 
@@ -133,7 +133,7 @@ class _Parser:
         return values
 
     def _value(self) -> str:
-        """A value may be left out: then it is the empty one."""
+        """Take a value; a missing one is empty."""
         return self._take().text if self._next.is_word else ""
 
     def _skip(self, symbol: str) -> bool:
@@ -169,7 +169,8 @@ _NODE_OPERATORS = tuple(SelectorOperator)
 
 
 def selector_from_object(selector: object) -> Selector:
-    """A missing selector (None) selects nothing, an empty one everything. Raises `SelectorError`."""
+    """Parse the object form: a missing selector (None) selects nothing, an empty one everything. Raise
+    `SelectorError`."""
     if selector is None:
         return NOTHING
     if not isinstance(selector, Mapping):
@@ -183,12 +184,14 @@ def selector_from_object(selector: object) -> Selector:
 
 
 def selector_from_labels(labels: Mapping[str, str] | None) -> Selector:
-    """A plain map of labels, as in a Service or a pod's `nodeSelector`; none is everything."""
+    """Build a selector from a plain map of labels, as in a Service or a `nodeSelector`; an empty one selects
+    everything."""
     return Selector.of(_label_requirements(labels, "")) if labels else EVERYTHING
 
 
 def node_requirements_from_object(expressions: object, path: str = "matchExpressions") -> Selector:
-    """One term of a node affinity, where Gt and Lt are allowed too; a term without any selects nothing."""
+    """Parse one term of a node affinity, where Gt and Lt are allowed, too; a term without conditions selects
+    nothing."""
     found = _requirements(expressions, path, _NODE_OPERATORS)
     return Selector.of(found) if found else NOTHING
 
@@ -274,7 +277,8 @@ class FieldSelector:
         return all((fields.get(term.field, "") == term.value) is term.equal for term in self.terms)
 
     def required(self, field: str) -> str | None:
-        """The one value that this field must have, if the selector asks for one: an index can use it."""
+        """Return the one value that this field must have, if the selector requires one: an index can use
+        it."""
         return next((term.value for term in self.terms if term.equal and term.field == field), None)
 
     def __str__(self) -> str:
@@ -282,7 +286,8 @@ class FieldSelector:
 
 
 def parse_field_selector(text: str) -> FieldSelector:
-    """An empty text selects everything; empty terms are skipped. Raises `SelectorError` with the position."""
+    """Parse a field selector; an empty text selects everything, and empty terms are skipped. Raise
+    `SelectorError` with the position."""
     terms: set[FieldTerm] = set()
     position = 0
     while position <= len(text):

@@ -49,7 +49,7 @@ class IssuedCertificate:
 
     @property
     def due_at(self) -> datetime:
-        """When to renew it: a third of its lifetime is left."""
+        """Return when to renew the certificate: a third of its lifetime is left then."""
         return self.expires_at - (self.expires_at - self.made_at) / 3
 
     def signed(self, other: "IssuedCertificate") -> bool:
@@ -123,7 +123,7 @@ def _signed(
 
 
 def load_issued_certificate(certificate: bytes, key: bytes) -> IssuedCertificate:
-    """Raises `InvalidCertificate`."""
+    """Load a certificate and its key; raise `InvalidCertificate`."""
     parsed = parse_certificate(certificate)
     try:
         private = serialization.load_pem_private_key(key, password=None)
@@ -135,7 +135,7 @@ def load_issued_certificate(certificate: bytes, key: bytes) -> IssuedCertificate
 
 
 def parse_certificate(pem: bytes) -> x509.Certificate:
-    """Raises `InvalidCertificate`."""
+    """Parse a certificate; raise `InvalidCertificate`."""
     try:
         return x509.load_pem_x509_certificate(pem)
     except ValueError as error:

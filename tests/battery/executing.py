@@ -1,4 +1,4 @@
-"""What becomes of a cluster when a plan is carried out, and checks in a row as the daemon makes them."""
+"""Apply a plan to a cluster, and run consecutive checks as the daemon does."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -7,11 +7,11 @@ from typing import Any
 
 from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION
 from rescheduler.cluster.node_record import UNSCHEDULABLE_TAINT, NodeChange
+from rescheduler.cluster.trusted_usage import HotNodeHistory
 from rescheduler.cluster.usage_readings import Smoothing, UsageReading, UsageReadings, smooth
 from rescheduler.config.policy import Policy, UsageSource
 from rescheduler.planner.plan import Plan
 from rescheduler.planner.plan_builder import build_plan, too_hot_nodes
-from rescheduler.planner.strategy_view import HotNodeHistory
 from rescheduler.strategies.strategy_registry import strategies_of
 from tests.building import NOW, ClusterBuilder, cluster, merged
 

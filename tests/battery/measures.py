@@ -1,4 +1,4 @@
-"""How far a cluster is from what each strategy wants, judged from the plain objects."""
+"""Measure from the plain objects how far a cluster is from the goal of each strategy."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from rescheduler.api.well_known_names import MAINTENANCE_LABEL
-from rescheduler.cluster.snapshot import CPU, MEMORY, Snapshot
+from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW, Snapshot
 from rescheduler.config.policy import Policy
+from rescheduler.rules.placement import Placement
 from tests.battery.executing import present
-from tests.battery.wishes import REQUIRED
+from tests.battery.pod_constraints import REQUIRED
 from tests.building import ClusterBuilder
 
 __all__ = ["DISTANCE", "misplaced_pods"]
@@ -51,12 +52,39 @@ def _misplacement(cluster: ClusterBuilder, policy: Policy) -> float:
     return float(len(misplaced_pods(cluster)))
 
 
+def _pods_without_room(cluster: ClusterBuilder, policy: Policy) -> float:
+    snapshot = cluster.snapshot()
+    placement = Placement(snapshot)
+    waiting = [pod for pod in range(len(snapshot.pods)) if snapshot.pods.node[pod] == NO_ROW]
+    return float(sum(not placement.fits(pod, source_stays=False).any() for pod in waiting))
+
+
+def _forbidden_pods(cluster: ClusterBuilder, policy: Policy) -> float:
+    """Pods on nodes whose taints they don't tolerate, or that lack a label of their node selector."""
+    items = present(cluster.objects)
+    nodes = {node["metadata"]["name"]: node for node in items if node["kind"] == "Node"}
+    return float(sum(_is_forbidden(pod["spec"], nodes) for pod in items if pod["kind"] == "Pod"))
+
+
+def _is_forbidden(spec: Json, nodes: Mapping[str, Json]) -> bool:
+    node = nodes.get(spec.get("nodeName", ""))
+    if node is None:
+        return False
+    tolerated = {each.get("key") for each in spec.get("tolerations", ())}
+    taints = {each["key"] for each in node["spec"].get("taints", ()) if each["effect"] == "NoSchedule"}
+    return bool(taints - tolerated) or not (
+        spec.get("nodeSelector", {}).items() <= node["metadata"]["labels"].items()
+    )
+
+
 DISTANCE: dict[str, Callable[[ClusterBuilder, Policy], float]] = {
     "LoadBalancing": _unevenness,
     "ResourceOptimization": _overload,
     "NodeMaintenance": _pods_in_maintenance,
     "TopologySpread": _misplacement,
     "CostOptimization": _nodes_in_use,
+    "MakeRoom": _pods_without_room,
+    "PlacementDrift": _forbidden_pods,
 }
 """By strategy: 0 is perfect, less is better."""
 
@@ -96,8 +124,8 @@ def _stays(pod: Json) -> bool:
     return "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] != "Succeeded"
 
 
-def _meant(wish: Json, key: str, pods: Mapping[str, Json], place: Iterable[str]) -> list[str]:
-    wanted = wish["labelSelector"]["matchLabels"].items()
+def _meant(constraints: Json, key: str, pods: Mapping[str, Json], place: Iterable[str]) -> list[str]:
+    wanted = constraints["labelSelector"]["matchLabels"].items()
     namespace = pods[key]["metadata"]["namespace"]
     return [
         other

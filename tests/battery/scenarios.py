@@ -1,4 +1,4 @@
-"""Clusters in every state that a strategy may meet. Each is made anew when it is asked for."""
+"""Clusters in every state that a strategy may meet. Each call builds a new one."""
 
 import random
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from rescheduler.api.well_known_names import (
     MAINTENANCE_LABEL,
 )
 from rescheduler.recovery.attempt_ledger import AttemptLedger, FailedAttempt, ReplicaLineage
-from tests.battery.wishes import HOSTNAME, ZONE, apart, spread
+from tests.battery.pod_constraints import HOSTNAME, ZONE, apart, spread
 from tests.building import LONG_AGO, NOW, ClusterBuilder, cluster
 from tests.failing_pods import crashing
 
@@ -60,8 +60,8 @@ def _() -> ClusterBuilder:
 def _() -> ClusterBuilder:
     made = zones(6)
     for app in ("web", "cart"):
-        wish = spread(app) | apart(app)
-        made.deployment(f"shop/{app}", replicas=6, on=_names(6), cpu="3", memory="10Gi", pod_spec=wish)
+        constraints = spread(app) | apart(app)
+        made.deployment(f"shop/{app}", replicas=6, on=_names(6), cpu="3", memory="10Gi", pod_spec=constraints)
     return made
 
 
@@ -118,9 +118,11 @@ def _() -> ClusterBuilder:
 
 @scenario("spread over zones and nodes violated by drift")
 def _() -> ClusterBuilder:
-    wish = spread("web")
-    wish["topologySpreadConstraints"] += spread("web", HOSTNAME)["topologySpreadConstraints"]
-    return zones(6).deployment("shop/web", replicas=5, on=["n0", "n0", "n0", "n3", "n1"], pod_spec=wish)
+    constraints = spread("web")
+    constraints["topologySpreadConstraints"] += spread("web", HOSTNAME)["topologySpreadConstraints"]
+    return zones(6).deployment(
+        "shop/web", replicas=5, on=["n0", "n0", "n0", "n3", "n1"], pod_spec=constraints
+    )
 
 
 @scenario("spread that can't be restored, because a zone is full")
@@ -157,6 +159,17 @@ def _() -> ClusterBuilder:
     tolerant = {"tolerations": [{"key": "dedicated", "operator": "Exists"}]}
     made.deployment("shop/web", replicas=7, on=["n0"], cpu="1", memory="4Gi")
     return made.deployment("shop/batch", replicas=4, on=["g0"], cpu="1900m", pod_spec=tolerant)
+
+
+@scenario("labels and taints that changed")
+def _() -> ClusterBuilder:
+    made = zones(4).nodes("g0", "g1", labels={ZONE: "a", "disk": "ssd"})
+    made.node("old", labels={ZONE: "b"}, taints=["pool=old:NoSchedule"])
+    selecting = {"nodeSelector": {"disk": "ssd"}}
+    made.deployment("shop/data", replicas=4, on=["n0", "n1", "g0", "n0"], cpu="1", pod_spec=selecting)
+    made.stateful_set("shop/db", replicas=2, on=["old", "n2"], cpu="500m")
+    made.deployment("shop/web", replicas=3, on=["old", "old", "n3"], cpu="1", pod_spec=spread("web"))
+    return made.daemon_set("kube-system/proxy", on=["old"])
 
 
 @scenario("nodes of different sizes")
@@ -202,8 +215,8 @@ def _() -> ClusterBuilder:
 @scenario("maintenance of one node")
 def _() -> ClusterBuilder:
     made = zones(5).node("leaving", labels={ZONE: "a", MAINTENANCE_LABEL: "true"})
-    wish = spread("web") | apart("web")
-    made.deployment("shop/web", replicas=4, on=["leaving", "n1", "n2", "n0"], cpu="1", pod_spec=wish)
+    constraints = spread("web") | apart("web")
+    made.deployment("shop/web", replicas=4, on=["leaving", "n1", "n2", "n0"], cpu="1", pod_spec=constraints)
     made.deployment("shop/cart", replicas=3, on=["leaving"], cpu="500m")
     made.deployment(
         "rescheduler/rescheduler", on=["leaving"], labels={"app.kubernetes.io/name": "rescheduler"}
@@ -243,6 +256,24 @@ def _() -> ClusterBuilder:
     made.stateful_set("shop/queue", on=["n3"], annotations=marks, cpu="1", **crashing())
     made.deployment("shop/unasked", on=["n0"], cpu="500m", **crashing())
     return made.pod("shop/bare", on="n4", annotations=asked, cpu="500m", **crashing())
+
+
+@scenario("pods that wait for room")
+def _() -> ClusterBuilder:
+    made = zones(6, cpu="8", memory="64Gi")
+    made.deployment("shop/web", replicas=6, on=_names(6), cpu="4").deployment(
+        "shop/cart", replicas=6, on=_names(6), cpu="2"
+    )
+    unschedulable = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/6 nodes are available: 6 Insufficient cpu.",
+        "lastTransitionTime": LONG_AGO,
+    }
+    for name in ("train-0", "train-1"):
+        made.pod(f"batch/{name}", cpu="4", status={"conditions": [unschedulable]})
+    return made
 
 
 @scenario("all pods excluded")
@@ -292,34 +323,34 @@ def _names(count: int) -> list[str]:
 
 def random_cluster(seed: int) -> ClusterBuilder:
     """A bit of everything, placed without regard to what pods ask for beside resources."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     made = cluster()
     names = []
-    for number in range(dice.randint(2, 8)):
+    for number in range(rng.randint(2, 8)):
         name = f"n{number}"
-        labels = {ZONE: dice.choice("abc")} | ({MAINTENANCE_LABEL: "true"} if dice.random() < 0.15 else {})
-        cordoned, ready = dice.random() < 0.1, dice.random() < 0.95
-        made.node(name, cpu=dice.choice("48"), labels=labels, cordoned=cordoned, ready=ready)
+        labels = {ZONE: rng.choice("abc")} | ({MAINTENANCE_LABEL: "true"} if rng.random() < 0.15 else {})
+        cordoned, ready = rng.random() < 0.1, rng.random() < 0.95
+        made.node(name, cpu=rng.choice("48"), labels=labels, cordoned=cordoned, ready=ready)
         names.append(name)
-    for number in range(dice.randint(1, 7)):
+    for number in range(rng.randint(1, 7)):
         app = f"app-{number}"
-        wish = {}
-        if dice.random() < 0.4:
-            wish |= spread(app, dice.choice((ZONE, HOSTNAME)), dice.randint(1, 2))
-        if dice.random() < 0.3:
-            wish |= apart(app, dice.choice((ZONE, HOSTNAME, HOSTNAME)))
-        parts = {"replicas": dice.randint(1, 5), "cpu": dice.choice(("250m", "500m", "1")), "memory": "1Gi"}
-        make = made.stateful_set if dice.random() < 0.25 else made.deployment
-        labels = {"scheduling.x-k8s.io/pod-group": app} if dice.random() < 0.1 else {}
-        priority = dice.choice((0, 0, 100))
+        constraints = {}
+        if rng.random() < 0.4:
+            constraints |= spread(app, rng.choice((ZONE, HOSTNAME)), rng.randint(1, 2))
+        if rng.random() < 0.3:
+            constraints |= apart(app, rng.choice((ZONE, HOSTNAME, HOSTNAME)))
+        parts = {"replicas": rng.randint(1, 5), "cpu": rng.choice(("250m", "500m", "1")), "memory": "1Gi"}
+        make = made.stateful_set if rng.random() < 0.25 else made.deployment
+        labels = {"scheduling.x-k8s.io/pod-group": app} if rng.random() < 0.1 else {}
+        priority = rng.choice((0, 0, 100))
         make(
             f"shop/{app}",
-            on=[dice.choice(names) for _ in range(5)],
-            pod_spec=wish,
+            on=[rng.choice(names) for _ in range(5)],
+            pod_spec=constraints,
             labels=labels,
             priority=priority,
             **parts,
         )
-        if dice.random() < 0.3:
-            made.budget(f"shop/{app}", selector={"app": app}, allowed=dice.randint(0, 1))
+        if rng.random() < 0.3:
+            made.budget(f"shop/{app}", selector={"app": app}, allowed=rng.randint(0, 1))
     return made

@@ -1,4 +1,4 @@
-"""Checks as the daemon makes them, one after the other: things come to rest, and stay at rest."""
+"""Consecutive checks, as the daemon makes them: the cluster settles, and then nothing moves any more."""
 
 import random
 from dataclasses import replace
@@ -12,26 +12,26 @@ from tests.battery.scenarios import SCENARIOS
 from tests.battery.test_promises import SETTINGS, every_setting
 
 CHECKS = 50
-RESTLESS = ("one hot node", "a node that is hot by usage only", "nodes of different sizes")
-"""Scenarios with loads to even out, in which noise could keep strategies busy for ever."""
+UNBALANCED = ("one hot node", "a node that is hot by usage only", "nodes of different sizes")
+"""Scenarios with loads to even out, in which noise could keep strategies busy forever."""
 
 
 def noise(seed, amplitude=0.3):
-    dice = random.Random(seed)
-    return lambda pod: dice.uniform(1 - amplitude, 1 + amplitude)
+    rng = random.Random(seed)
+    return lambda pod: rng.uniform(1 - amplitude, 1 + amplitude)
 
 
-@pytest.mark.parametrize("scenario", RESTLESS)
+@pytest.mark.parametrize("scenario", UNBALANCED)
 @every_setting
 def test_noise_in_the_usage_does_not_make_pods_go_to_and_fro(scenario, setting):
-    # Nobody has to rest after a move here: it is not the cool-down that keeps pods from coming back.
+    # No cooldown here: it is not the cooldown that keeps pods from coming back.
     policy = replace(SETTINGS[setting], pod_cooldown=timedelta())
     plans = list(CheckLoop(SCENARIOS[scenario](), policy, noise=noise(3)).plans(CHECKS))
     been: dict[str, list[str]] = {}
     for move in (move for made in plans for move in made.moves):
-        stations = been.setdefault(move.pod, [move.source])
-        assert move.target not in stations, f"{move.pod} comes back: {stations}"
-        stations.append(move.target)
+        nodes_visited = been.setdefault(move.pod, [move.source])
+        assert move.target not in nodes_visited, f"{move.pod} comes back: {nodes_visited}"
+        nodes_visited.append(move.target)
     moves = [len(made.moves) for made in plans]
     # Where load happens to lie at a threshold, noise may carry it across once.
     assert sum(moves[CHECKS // 2 :]) <= 1, f"it does not come to rest: {moves}"

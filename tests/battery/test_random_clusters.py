@@ -1,4 +1,4 @@
-"""The promises on clusters that nobody thought of."""
+"""Every strategy keeps its promises on random clusters."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -19,7 +19,7 @@ some = settings(max_examples=12, deadline=None)
 @every_setting
 @some
 @given(seed=seeds, room=st.sampled_from([1, 3, 10]))
-@example(seed=68, room=3)  # where a search once went on for ever
+@example(seed=68, room=3)  # where a search once went on forever
 def test_every_step_is_feasible_and_within_all_limits(setting, seed, room):
     cluster, policy = random_cluster(seed), replace(SETTINGS[setting], max_reschedule_pods=room)
     made = planned(cluster, policy)

@@ -15,7 +15,7 @@ SEEDS = (68, 99, 186)
 
 
 def digest() -> str:
-    """Of the plans for some clusters, in every setting."""
+    """Return a digest of the plans for some clusters, with all settings."""
     clusters = [SCENARIOS[words]() for words in SOME] + [random_cluster(seed) for seed in SEEDS]
     plans = [planned(cluster, policy) for cluster in clusters for policy in SETTINGS.values()]
     return hashlib.sha256(repr(plans).encode()).hexdigest()
@@ -29,11 +29,11 @@ def digest() -> str:
     ],
 )
 def test_another_process_makes_the_same_plans(surroundings):
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", "from tests.battery.test_repeatable import digest; print(digest())"],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | surroundings,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert told.stdout.strip() == digest()
+    assert reported.stdout.strip() == digest()

@@ -41,8 +41,8 @@ def main() -> int:
 def _on_real_server(chosen: list[Scenario], verb: str) -> int:
     seen: dict[str, Outcome] = {}
     for options, mine in (
-        (API_ONLY, [found for found in chosen if found.cast is None]),
-        (QUICK, [found for found in chosen if found.cast is not None]),
+        (API_ONLY, [found for found in chosen if found.components is None]),
+        (QUICK, [found for found in chosen if found.components is not None]),
     ):
         if mine:
             with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder), options) as cluster:

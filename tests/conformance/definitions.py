@@ -4,13 +4,13 @@ from typing import Any
 
 from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, ApiResource, Object, api_resource
 from rescheduler.kube.errors import NotFound
-from tests.conformance.world import World
+from tests.conformance.cluster_under_test import ClusterUnderTest
 
 __all__ = ["define", "definition", "version", "widgets"]
 
 
-def widgets(world: World, name: str = "v1") -> ApiResource[Object]:
-    return api_resource(f"{world.namespace}.example.com", name, "widgets", "Widget")
+def widgets(cluster: ClusterUnderTest, name: str = "v1") -> ApiResource[Object]:
+    return api_resource(f"{cluster.namespace}.example.com", name, "widgets", "Widget")
 
 
 def version(
@@ -33,8 +33,8 @@ def version(
     }
 
 
-def definition(world: World, *versions: Object) -> Object:
-    group = f"{world.namespace}.example.com"
+def definition(cluster: ClusterUnderTest, *versions: Object) -> Object:
+    group = f"{cluster.namespace}.example.com"
     return {
         "metadata": {"name": f"widgets.{group}"},
         "spec": {
@@ -46,21 +46,21 @@ def definition(world: World, *versions: Object) -> Object:
     }
 
 
-async def define(world: World, *versions: Object) -> ApiResource[Object]:
+async def define(cluster: ClusterUnderTest, *versions: Object) -> ApiResource[Object]:
     """Makes the kind `Widget` and waits until it is served."""
-    await world.create(CUSTOM_RESOURCE_DEFINITIONS, definition(world, *versions))
-    name = f"widgets.{world.namespace}.example.com"
-    await world.until(CUSTOM_RESOURCE_DEFINITIONS, lambda found: _established(found[name]))
+    await cluster.create(CUSTOM_RESOURCE_DEFINITIONS, definition(cluster, *versions))
+    name = f"widgets.{cluster.namespace}.example.com"
+    await cluster.until(CUSTOM_RESOURCE_DEFINITIONS, lambda found: _established(found[name]))
     # Established, and yet it takes another moment until the handlers are in place.
     for each in versions:
-        while not await _served(world, widgets(world, each["name"])):
+        while not await _served(cluster, widgets(cluster, each["name"])):
             pass
-    return widgets(world, versions[0]["name"])
+    return widgets(cluster, versions[0]["name"])
 
 
-async def _served(world: World, resource: ApiResource[Object]) -> bool:
+async def _served(cluster: ClusterUnderTest, resource: ApiResource[Object]) -> bool:
     try:
-        await world.client.list(resource, namespace=world.namespace)
+        await cluster.client.list(resource, namespace=cluster.namespace)
     except NotFound:
         return False
     return True

@@ -1,4 +1,4 @@
-"""Who plays the nodes of a scenario: the testbed's fake kubelet on a real control plane, or the simulator."""
+"""What runs the nodes of a scenario: the testbed's fake kubelet on a real control plane, or the simulator."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from kubesim.behaviour import Behaviour
 from kubesim.kubelets import Kubelets
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.kube.client import Client
-from tests.conformance.living import Machines
+from tests.conformance.running_cluster import Machines
 from tests.testbed.fake_kubelet import FakeKubelet
 from tests.testbed.fake_kubelet.nodes import NodeShape, node_object
 from tests.testbed.usage import UsageApi
@@ -17,7 +17,7 @@ from tests.testbed.usage import UsageApi
 __all__ = ["SimulatedMachines", "real_machines"]
 
 BEAT_EVERY_S = 3.0
-_metrics_are_told = asyncio.Semaphore(1)
+_metrics_are_served = asyncio.Semaphore(1)
 """The API of metrics can be served once per cluster."""
 
 
@@ -40,7 +40,7 @@ class _RealMachines:
 
 @contextlib.asynccontextmanager
 async def real_machines(client: Client, name: str, *, metrics: bool) -> AsyncIterator[Machines]:
-    """For the scenario in the namespace of that name; the nodes go with it."""
+    """Run nodes for the scenario in the namespace of that name; they are removed with it."""
     kubelet = FakeKubelet(
         client, Behaviour(), name=name, beat_every_s=BEAT_EVERY_S, workers=4, namespace=name
     )
@@ -48,6 +48,6 @@ async def real_machines(client: Client, name: str, *, metrics: bool) -> AsyncIte
         await stack.enter_async_context(kubelet.running())
         stack.push_async_callback(kubelet.remove_registered)
         if metrics:
-            await stack.enter_async_context(_metrics_are_told)
+            await stack.enter_async_context(_metrics_are_served)
             await stack.enter_async_context(UsageApi(client, kubelet).running())
         yield _RealMachines(kubelet)

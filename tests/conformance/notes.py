@@ -1,4 +1,4 @@
-"""Notes that two servers can agree on.
+"""Notes of a scenario, in a form that is equal on both servers.
 
 What can't be equal (uids, versions, times, the name of the scenario's own namespace) is replaced by its name.
 """
@@ -41,15 +41,15 @@ _QUOTED = re.compile(r'value: (?=\{|\[\{|"\{|"map\[)')
 
 def _without_quoted_objects(text: str) -> str:
     """Refusals quote what they refuse; the real server quotes whole objects as its Go structs."""
-    told = ""
+    reported = ""
     while found := _QUOTED.search(text):
         try:
             _, end = json.JSONDecoder().raw_decode(text, found.end())
         except json.JSONDecodeError:
             break
-        told += text[: found.end()] + "OBJECT"
+        reported += text[: found.end()] + "OBJECT"
         text = text[end:]
-    return told + text
+    return reported + text
 
 
 def at(item: Any, path: str) -> Any:

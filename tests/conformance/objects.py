@@ -23,7 +23,7 @@ def template(app: str) -> Object:
 
 
 def deployment(name: str, *, replicas: int = 0, **spec: Any) -> Object:
-    """Without replicas unless asked for: no controller has anything to do."""
+    """Return a Deployment, by default without replicas, so that no controller has anything to do."""
     selector = {"matchLabels": {"app": name}}
     return {
         "metadata": {"name": name},

@@ -1,10 +1,10 @@
 """A scenario: a sentence about a cluster, and the steps that show it on any server.
 
     @scenario("an update with an outdated version is refused")
-    async def outdated(world: World) -> None: ...
+    async def outdated(cluster: ClusterUnderTest) -> None: ...
 
-    @living("a ReplicaSet takes a pod that nobody owns", nodes=1)
-    async def adopts(world: LivingWorld) -> None: ...
+    @running_cluster_scenario("a ReplicaSet adopts a pod without an owner", nodes=1)
+    async def adopts(cluster: RunningCluster) -> None: ...
 
 Each runs on the simulated cluster and on a real one. The real one's notes are kept in `recorded/`, so that
 everyday tests hold the simulator to them without a control plane at hand; `make e2e` checks that they are
@@ -17,22 +17,22 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.conformance.living import LivingWorld
-from tests.conformance.world import World
+from tests.conformance.cluster_under_test import ClusterUnderTest
+from tests.conformance.running_cluster import RunningCluster
 
-__all__ = ["Cast", "Scenario", "all_scenarios", "living", "scenario"]
+__all__ = ["Components", "Scenario", "all_scenarios", "running_cluster_scenario", "scenario"]
 
-Steps = Callable[[World], Awaitable[None]]
-LivingSteps = Callable[[LivingWorld], Awaitable[None]]
+Steps = Callable[[ClusterUnderTest], Awaitable[None]]
+RunningClusterSteps = Callable[[RunningCluster], Awaitable[None]]
 
 
 @dataclass(frozen=True)
-class Cast:
-    """Who is there beside the API server, the controllers and the scheduler."""
+class Components:
+    """What a scenario needs in addition to the API server, the controllers and the scheduler."""
 
     nodes: int = 2
     metrics: bool = False
-    """Somebody tells what pods use, for autoscalers."""
+    """Usage is served, for autoscalers."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class Scenario:
     sentence: str
     steps: Callable[[Any], Awaitable[None]]
     alone: bool = False
-    """It restarts the server, is told of all nodes, or needs the controllers: nothing may run beside it."""
+    """It restarts the server, gets a message about all nodes, or needs the controllers: it must run alone."""
     sockets: bool = False
     """It has a server of its own, which answers in real time: the simulator's time must not jump."""
-    cast: Cast | None = None
+    components: Components | None = None
     """None: only the API server, the garbage collector and the namespace controller are at work."""
 
     @property
@@ -60,7 +60,7 @@ _FOUND: dict[str, Scenario] = {}
 
 
 def scenario(sentence: str, *, alone: bool = False, sockets: bool = False) -> Callable[[Steps], Steps]:
-    """On the API server as such."""
+    """Declare a scenario that needs only the API server."""
 
     def register(steps: Steps) -> Steps:
         _add(Scenario(sentence, steps, alone, sockets))
@@ -69,13 +69,13 @@ def scenario(sentence: str, *, alone: bool = False, sockets: bool = False) -> Ca
     return register
 
 
-def living(
+def running_cluster_scenario(
     sentence: str, *, nodes: int = 2, metrics: bool = False, alone: bool = False
-) -> Callable[[LivingSteps], LivingSteps]:
-    """In a cluster where everybody is at work: all controllers, the scheduler, kubelets of its own nodes."""
+) -> Callable[[RunningClusterSteps], RunningClusterSteps]:
+    """Declare a scenario that needs all components: controllers, scheduler, and kubelets of its own nodes."""
 
-    def register(steps: LivingSteps) -> LivingSteps:
-        _add(Scenario(sentence, steps, alone, cast=Cast(nodes, metrics)))
+    def register(steps: RunningClusterSteps) -> RunningClusterSteps:
+        _add(Scenario(sentence, steps, alone, components=Components(nodes, metrics)))
         return steps
 
     return register

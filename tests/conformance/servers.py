@@ -15,10 +15,10 @@ from rescheduler.kube.access import cluster_config
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.kube.transport import InProcessTransport
-from tests.conformance.living import LivingWorld
+from tests.conformance.cluster_under_test import ClusterUnderTest
 from tests.conformance.machines import SimulatedMachines, real_machines
+from tests.conformance.running_cluster import RunningCluster
 from tests.conformance.scenario import Scenario
-from tests.conformance.world import World
 from tests.testbed.control_plane import ControlPlane
 from tests.testbed.options import Options
 from tests.testbed.parts import Part
@@ -47,15 +47,15 @@ API_ONLY = Options(
         )
     },
 )
-"""The API server as such: nobody computes budgets or places pods, so scenarios can do that by hand."""
+"""The API server alone: no component computes budgets or places pods, so scenarios can do that by hand."""
 
 _AT_ONCE = 8
 _numbers = itertools.count(1)
 
 
 def on_simulator(found: Scenario) -> Notes:
-    """In virtual time if possible: nobody waits for a watch to end."""
-    if found.cast is not None:
+    """Run it in virtual time if possible: waiting for a watch to end takes no time."""
+    if found.components is not None:
         return run_virtual(_simulated_life(found))
     return asyncio.run(_simulated(found)) if found.sockets else run_virtual(_simulated(found))
 
@@ -64,17 +64,19 @@ async def _simulated(found: Scenario) -> Notes:
     async with HttpsWebhookCaller() as webhook_caller:
         server = ApiServer(seed=1, webhook_caller=webhook_caller)
         async with _client_of(server) as client:
-            return await _play(found, World(client, "scenario", forget=_forgetting(server)))
+            return await _play(found, ClusterUnderTest(client, "scenario", forget=_forgetting(server)))
 
 
 async def _simulated_life(found: Scenario) -> Notes:
-    assert found.cast is not None
+    assert found.components is not None
     server = ApiServer(seed=1, clock=LoopClock(EPOCH))
     kubelets = start_cluster(server).kubelets
     async with _client_of(server) as client:
-        world = LivingWorld(client, "scenario", forget=_forgetting(server))
-        await world.begin(SimulatedMachines(server, kubelets, client, world.namespace), found.cast.nodes)
-        return await _play(found, world)
+        cluster = RunningCluster(client, "scenario", forget=_forgetting(server))
+        await cluster.begin(
+            SimulatedMachines(server, kubelets, client, cluster.namespace), found.components.nodes
+        )
+        return await _play(found, cluster)
 
 
 @contextlib.asynccontextmanager
@@ -103,7 +105,7 @@ def all_on_simulator(chosen: Iterable[Scenario]) -> dict[str, Outcome]:
     return outcomes
 
 
-async def all_on_real_server(chosen: Iterable[Scenario], cluster: ControlPlane) -> dict[str, Outcome]:
+async def all_on_real_server(chosen: Iterable[Scenario], control_plane: ControlPlane) -> dict[str, Outcome]:
     """What each scenario saw, by its id. Side by side where they can be: each has its own namespace."""
     chosen = list(chosen)
     outcomes: dict[str, Outcome] = {}
@@ -112,11 +114,11 @@ async def all_on_real_server(chosen: Iterable[Scenario], cluster: ControlPlane) 
     async def play(found: Scenario) -> None:
         async with room:
             try:
-                outcomes[found.id] = await _on_real_server(found, client, cluster)
+                outcomes[found.id] = await _on_real_server(found, client, control_plane)
             except Exception as error:  # noqa: BLE001 - the other scenarios go on
                 outcomes[found.id] = error
 
-    async with HttpTransport(cluster_config.load_cluster_access(cluster.kubeconfig)) as network:
+    async with HttpTransport(cluster_config.load_cluster_access(control_plane.kubeconfig)) as network:
         client = Client(network)
         # First those that run alone: the others leave work for the controllers behind.
         for found in chosen:
@@ -126,24 +128,24 @@ async def all_on_real_server(chosen: Iterable[Scenario], cluster: ControlPlane) 
     return outcomes
 
 
-async def _on_real_server(found: Scenario, client: Client, cluster: ControlPlane) -> Notes:
+async def _on_real_server(found: Scenario, client: Client, control_plane: ControlPlane) -> Notes:
     async def forget() -> None:
-        await asyncio.to_thread(cluster.compact_etcd)
-        await asyncio.to_thread(cluster.restart, Part.API_SERVER)
+        await asyncio.to_thread(control_plane.compact_etcd)
+        await asyncio.to_thread(control_plane.restart, Part.API_SERVER)
 
     namespace = f"scenario-{os.getpid()}-{next(_numbers)}"
-    if found.cast is None:
-        return await _play(found, World(client, namespace, forget=forget))
-    async with real_machines(client, namespace, metrics=found.cast.metrics) as machines:
-        world = LivingWorld(client, namespace, forget=forget)
-        await world.begin(machines, found.cast.nodes)
-        return await _play(found, world)
+    if found.components is None:
+        return await _play(found, ClusterUnderTest(client, namespace, forget=forget))
+    async with real_machines(client, namespace, metrics=found.components.metrics) as machines:
+        cluster = RunningCluster(client, namespace, forget=forget)
+        await cluster.begin(machines, found.components.nodes)
+        return await _play(found, cluster)
 
 
-async def _play(found: Scenario, world: World) -> Notes:
-    await world.enter()
+async def _play(found: Scenario, cluster: ClusterUnderTest) -> Notes:
+    await cluster.enter()
     try:
-        await found.steps(world)
+        await found.steps(cluster)
     finally:
-        await world.leave()
-    return world.notes
+        await cluster.leave()
+    return cluster.notes

@@ -6,7 +6,7 @@ from tests.conformance.notes import at, normalised, without_made_names
 
 
 @pytest.mark.parametrize(
-    ("told", "noted"),
+    ("reported", "noted"),
     [
         pytest.param("scenario-7-1-worker", "NAMESPACE-worker", id="names of the scenario's own"),
         pytest.param("9f0c2a52-5b0e-4c57-93f2-0d4f0d2f6a11 is gone", "UID is gone", id="uids"),
@@ -31,8 +31,8 @@ from tests.conformance.notes import at, normalised, without_made_names
         pytest.param(("a", 1, None), ["a", 1, None], id="all else stays"),
     ],
 )
-def test_notes_name_what_differs_anyway(told: object, noted: object) -> None:
-    assert normalised(told, "scenario-7-1") == noted
+def test_notes_name_what_differs_anyway(reported: object, noted: object) -> None:
+    assert normalised(reported, "scenario-7-1") == noted
 
 
 @pytest.mark.parametrize(

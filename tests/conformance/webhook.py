@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from kubesim.sockets.serving_certificate import make_serving_certificate
+from kubesim.sockets.loopback_server import make_serving_certificate
 from kubevalues.connections import server_tls_context
 from rescheduler.http.http_server import serve_http
 from rescheduler.kube.api_resources import CONFIG_MAPS, MUTATING_WEBHOOKS, ApiResource, Object, api_resource
+from tests.conformance.cluster_under_test import ClusterUnderTest
 from tests.conformance.objects import config_map
-from tests.conformance.world import World
 
 __all__ = [
     "PODS_ONLY",
@@ -64,8 +64,8 @@ class Webhook:
         review = msgspec.json.decode(await request.read())
         self.asked.append((request.path, review["request"]))
         response = await self.answers[request.path](review["request"])
-        told = {**review, "response": {"uid": review["request"]["uid"], **response}}
-        return web.Response(body=msgspec.json.encode(told), content_type="application/json")
+        reported = {**review, "response": {"uid": review["request"]["uid"], **response}}
+        return web.Response(body=msgspec.json.encode(reported), content_type="application/json")
 
 
 @asynccontextmanager
@@ -80,14 +80,14 @@ async def webhook() -> AsyncIterator[Webhook]:
 
 
 async def configure(
-    world: World,
+    cluster: ClusterUnderTest,
     hook: Webhook,
     *webhooks: Object,
     name: str = "webhooks",
     resource: ApiResource[Object] = MUTATING_WEBHOOKS,
 ) -> None:
     """Makes a configuration for the scenario's own namespace, and waits until the server heeds it."""
-    here = {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}}
+    here = {"matchLabels": {"kubernetes.io/metadata.name": cluster.namespace}}
     common = {
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
@@ -107,11 +107,11 @@ async def configure(
         "objectSelector": {"matchLabels": {"probe": _PROBE}},
     }
     item = {
-        "metadata": {"name": world.unique(name)},
+        "metadata": {"name": cluster.unique(name)},
         "webhooks": [{**common, **each} for each in (*webhooks, probe)],
     }
-    await world.create(resource, item)
+    await cluster.create(resource, item)
     while not any(path == f"/probe-{name}" for path, _ in hook.asked):
-        probing = world.placed(CONFIG_MAPS, config_map(_PROBE, labels={"probe": _PROBE}))
-        await world.client.create(CONFIG_MAPS, probing, dry_run=True)
+        probing = cluster.placed(CONFIG_MAPS, config_map(_PROBE, labels={"probe": _PROBE}))
+        await cluster.client.create(CONFIG_MAPS, probing, dry_run=True)
         await asyncio.sleep(0.01)

@@ -12,14 +12,9 @@ from tests.stories.real_cluster import real_client, real_namespace, start_kubele
 from tests.testbed import ControlPlane
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Move the check of what all others have had our programs ask for to the end."""
-    items.sort(key=lambda item: item.path.name == "test_permissions.py")
-
-
 @pytest.fixture(scope="session", autouse=True)
 def checked_for_leftovers(nothing_is_left_running: None) -> None:
-    """Also after tests that start processes of their own."""
+    """Check for leftover processes, also after tests that start their own."""
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,11 @@
-"""Our programs act as the service accounts that are installed, and the audit log tells what they asked for.
+"""Our programs use the installed service accounts, and the audit log shows what they requested.
 
 Tests play the rest of the cluster as administrator. What is granted and never used, and what is used and not
 granted, comes out at the end of the whole run (`test_permissions.py`).
 """
 
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,15 +18,19 @@ from rescheduler.install.account_policies import daemon_policies
 from rescheduler.install.admission_policies import user_name
 from rescheduler.install.install_options import AdmissionPolicies
 from rescheduler.install.object_metadata import with_install_id
-from rescheduler.install.rbac import RbacGrant, daemon_roles, webhook_roles
+from rescheduler.install.rbac import RbacGrant, daemon_roles, web_roles, webhook_roles
 from rescheduler.install.webhook_policies import webhook_policies
 from tests.testbed import ControlPlane
+from tests.testbed.run_dir import RunDir
 
 __all__ = ["DAEMON", "WEBHOOK", "Request", "Seen", "kubeconfig_as", "unused"]
 
 DAEMON = "rescheduler"
 WEBHOOK = "rescheduler-webhook"
-_ROLES = {DAEMON: daemon_roles, WEBHOOK: webhook_roles}
+_ROLES = {
+    DAEMON: lambda namespace: [*daemon_roles(namespace), *web_roles(namespace)],
+    WEBHOOK: webhook_roles,
+}
 
 
 class Request(NamedTuple):
@@ -46,12 +51,12 @@ class Seen:
     """By an admission policy, with what it said."""
 
     @staticmethod
-    def in_all_control_planes() -> "Seen":
-        """Of this run."""
+    def in_folder(folder: Path) -> "Seen":
+        """Read the audit logs of all control planes that ran in the folder."""
         seen = Seen()
-        for control_plane in ControlPlane.ever_started:
-            if control_plane.audit_log.exists():  # some were never meant to start
-                seen.note(control_plane.audited())
+        for run_dir in (RunDir(path.parent) for path in folder.rglob("logs")):
+            if run_dir.audit_log.exists():  # some control planes have none, or never started
+                seen.note(run_dir.audited())
         return seen
 
     def note(self, events: Iterable[dict[str, Any]]) -> None:
@@ -98,6 +103,7 @@ def kubeconfig_as(
             # Only the roles are there: commands must not take them for an installation.
             del each["metadata"]["labels"][INSTALL_ID]
         _apply(control_plane, roles)
+        _wait_until_granted(control_plane, roles, f"system:serviceaccount:{namespace}:{account}")
     content = yaml.safe_load(control_plane.kubeconfig.read_text())
     for user in content["users"]:
         user["user"]["as"] = f"system:serviceaccount:{namespace}:{account}"
@@ -115,6 +121,35 @@ def kubeconfig_as(
 def _apply(control_plane: ControlPlane, items: list[dict[str, Any]]) -> None:
     content = {"apiVersion": "v1", "kind": "List", "items": items}
     control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(content))
+
+
+def _wait_until_granted(control_plane: ControlPlane, roles: list[dict[str, Any]], user: str) -> None:
+    """Wait until the API server's authorizer has read the roles: until then it refuses what they allow, and
+    a daemon that may not watch a required kind ends."""
+    kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
+    reviews = []
+    for role in roles:
+        for rule in role.get("rules", [])[:1]:
+            resource, _, subresource = rule["resources"][0].partition("/")
+            attributes = {
+                "namespace": role["metadata"].get("namespace", ""),
+                "group": rule["apiGroups"][0],
+                "resource": resource,
+                "subresource": subresource,
+                "verb": rule["verbs"][0],
+                "name": rule.get("resourceNames", [""])[0],
+            }
+            reviews.append({**kind, "spec": {"user": user, "resourceAttributes": attributes}})
+    content = json.dumps({"apiVersion": "v1", "kind": "List", "items": reviews})
+    deadline = time.monotonic() + 30
+    while True:
+        decisions = control_plane.kubectl(
+            "create", "-f", "-", "-o", "jsonpath={.status.allowed} ", stdin=content
+        ).split()
+        if decisions == ["true"] * len(reviews):
+            return
+        assert time.monotonic() < deadline, f"{user} is not granted its roles after 30 s: {decisions}"
+        time.sleep(0.1)
 
 
 _restricted: set[Path] = set()

@@ -1,4 +1,4 @@
-"""The record of the conformance suite is still true of a real API server.
+"""The recorded answers of the conformance suite still match a real API server.
 
 All scenarios are played first, side by side where they can be; then each is a test of its own.
 """
@@ -13,33 +13,34 @@ from tests.conformance.servers import API_ONLY, Outcome, all_on_real_server
 from tests.testbed.control_plane import ControlPlane
 
 
-def _scenarios(*, living: bool) -> list[Scenario]:
-    return [found for found in all_scenarios() if (found.cast is not None) == living]
+def _scenarios(*, controllers: bool) -> list[Scenario]:
+    """Return the scenarios that need the controllers, the scheduler and kubelets, or those that don't."""
+    return [found for found in all_scenarios() if (found.components is not None) == controllers]
 
 
-def _tests(*, living: bool) -> pytest.MarkDecorator:
+def _tests(*, controllers: bool) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
-        "found", [pytest.param(each, id=each.id) for each in _scenarios(living=living)]
+        "found", [pytest.param(each, id=each.id) for each in _scenarios(controllers=controllers)]
     )
 
 
 @pytest.fixture(scope="module")
 def of_the_server(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
     with ControlPlane(tmp_path_factory.mktemp("control-plane"), API_ONLY) as cluster:
-        return asyncio.run(all_on_real_server(_scenarios(living=False), cluster))
+        return asyncio.run(all_on_real_server(_scenarios(controllers=False), cluster))
 
 
 @pytest.fixture(scope="module")
 def of_the_cluster(control_plane: ControlPlane) -> dict[str, Outcome]:
-    return asyncio.run(all_on_real_server(_scenarios(living=True), control_plane))
+    return asyncio.run(all_on_real_server(_scenarios(controllers=True), control_plane))
 
 
-@_tests(living=False)
+@_tests(controllers=False)
 def test_real_server_does_what_was_recorded(found: Scenario, of_the_server: dict[str, Outcome]) -> None:
     _as_recorded(found, of_the_server)
 
 
-@_tests(living=True)
+@_tests(controllers=True)
 def test_real_cluster_does_what_was_recorded(found: Scenario, of_the_cluster: dict[str, Outcome]) -> None:
     _as_recorded(found, of_the_cluster)
 

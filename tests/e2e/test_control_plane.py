@@ -1,4 +1,4 @@
-"""The control plane itself, tried out: needs the built programs, so it is no everyday test.
+"""The testbed's control plane itself. Needs the built programs.
 
 python -m pytest tests/e2e/test_control_plane.py
 """
@@ -22,7 +22,16 @@ from typing import Any
 
 import pytest
 
-from tests.testbed import ControlPlane, Extender, Options, Part, PartError, Survivor, leftovers, running
+from tests.testbed import (
+    ControlPlane,
+    Extender,
+    LeftoverProcess,
+    Options,
+    Part,
+    PartError,
+    leftovers,
+    running,
+)
 from tests.testbed.ports import free_ports
 from tests.testbed.processes import ProcessId, wait_gone
 from tests.testbed.readiness import until
@@ -40,8 +49,8 @@ _NODE_STATUS = {
 }
 
 
-def left_in(folder: Path) -> list[Survivor]:
-    return [survivor for survivor in leftovers() if survivor.run_dir == folder]
+def left_in(folder: Path) -> list[LeftoverProcess]:
+    return [leftover for leftover in leftovers() if leftover.run_dir == folder]
 
 
 def pod(name: str) -> dict[str, Any]:
@@ -106,9 +115,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 def test_every_part_reports_the_pinned_version(cluster: ControlPlane) -> None:
-    told = json.loads(cluster.kubectl("version", "-o", "json"))
-    assert told["clientVersion"]["gitVersion"] == told["serverVersion"]["gitVersion"] == kubernetes_version()
-    assert told["serverVersion"]["gitTreeState"] == "clean"
+    reported = json.loads(cluster.kubectl("version", "-o", "json"))
+    assert (
+        reported["clientVersion"]["gitVersion"]
+        == reported["serverVersion"]["gitVersion"]
+        == kubernetes_version()
+    )
+    assert reported["serverVersion"]["gitTreeState"] == "clean"
     folder = cluster.binaries.folder
     for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
         out = subprocess.run([folder / name, "--version"], capture_output=True, text=True, check=True).stdout
@@ -137,7 +150,7 @@ def test_rbac_refuses_a_service_account_without_a_role(cluster: ControlPlane, tm
     assert 'User "system:serviceaccount:default:nobody" cannot list resource "pods"' in refused.stderr
 
 
-def test_the_audit_log_tells_who_did_what(cluster: ControlPlane) -> None:
+def test_the_audit_log_shows_who_did_what(cluster: ControlPlane) -> None:
     create(cluster, config_map("audited"))
     mine = [event for event in cluster.audited() if event.get("objectRef", {}).get("name") == "audited"]
     assert [(event["verb"], event["user"]["username"]) for event in mine] == [("create", "admin")]
@@ -334,10 +347,10 @@ def test_up_stays_and_down_ends_it_also_after_a_crash(folder: Path) -> None:
 def test_down_ends_what_an_up_that_was_killed_has_started(folder: Path) -> None:
     arguments = [sys.executable, "-m", "tests.testbed", "up", "--run-dir", str(folder)]
     with subprocess.Popen(arguments, cwd=_ROOT) as starting:
-        assert until(lambda: any(survivor.run_dir == folder for survivor in running()), 30)
+        assert until(lambda: any(leftover.run_dir == folder for leftover in running()), 30)
         starting.kill()
     assert "etcd" in _testbed("down", folder)
-    assert not any(survivor.run_dir == folder for survivor in running())
+    assert not any(leftover.run_dir == folder for leftover in running())
 
 
 def _testbed(command: str, folder: Path, expected: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""Fake nodes under real controllers and a real scheduler: what kubectl and the controllers make of them."""
+"""Fake nodes with real controllers and a real scheduler, as kubectl and the controllers see them."""
 
 import asyncio
 import contextlib
@@ -91,10 +91,10 @@ async def test_a_deployment_rolls_out_on_fake_nodes(
         "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template},
     }
     await client.create(DEPLOYMENTS, deployment)
-    told = await asyncio.to_thread(
+    reported = await asyncio.to_thread(
         control_plane.kubectl, "-n", namespace, "rollout", "status", "deployment/web", "--timeout=60s"
     )
-    assert "successfully rolled out" in told
+    assert "successfully rolled out" in reported
     pods = [held.whole() for held in kubelet.pods if held.key.startswith(f"{namespace}/")]
     assert {found["spec"]["nodeName"] for found in pods} <= set(kubelet.played)
     assert len({found["status"]["podIP"] for found in pods}) == 3

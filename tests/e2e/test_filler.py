@@ -1,4 +1,4 @@
-"""A cluster filled in a hurry is as good as one that grew."""
+"""A cluster that the filler wrote behaves like one that the API server built."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

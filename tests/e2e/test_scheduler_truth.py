@@ -1,4 +1,4 @@
-"""Our rules and the simulated scheduler's filters, held against the real kube-scheduler on random clusters.
+"""Our rules and the simulated scheduler's filters agree with the real kube-scheduler on random clusters.
 
 N=20000 SEED=7 python -m pytest tests/e2e/test_scheduler_truth.py -s
 """
@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.scheduler_truth.comparison import Disagreement, compare
-from tests.e2e.scheduler_truth.generator import worlds
+from tests.e2e.scheduler_truth.generator import random_clusters
 from tests.e2e.scheduler_truth.oracle import Oracle, oracle
+from tests.e2e.scheduler_truth.random_cluster import RandomCluster
 from tests.e2e.scheduler_truth.shrinking import shrunk
-from tests.e2e.scheduler_truth.worlds import World
 
 PAIRS = int(os.environ.get("N", "2000"))
 SEED = int(os.environ.get("SEED", "1"))
@@ -36,22 +36,22 @@ RULES = {
 async def test_judges_say_what_the_real_scheduler_says(tmp_path: Path) -> None:
     seen: Counter[str] = Counter()
     async with oracle(tmp_path) as real:
-        for world in worlds(SEED, PAIRS):
-            if differ := await compare(world, real, seen):
-                pytest.fail(await reproduction(world, differ, real))
+        for cluster in random_clusters(SEED, PAIRS):
+            if differ := await compare(cluster, real, seen):
+                pytest.fail(await reproduction(cluster, differ, real))
     again = seen.pop("asked again", 0)
     print(f"\nseed {SEED}, {seen.total()} pairs, {again} asked again: {dict(seen.most_common())}")
     assert seen.total() == PAIRS
     if PAIRS >= 2000:
         assert not RULES - set(seen), "every rule must have refused something"
         assert 0.4 < seen["fits"] / PAIRS < 0.6, (
-            "worlds in which nearly all fits, or nearly nothing, say little"
+            "clusters in which nearly all fits, or nearly nothing, say little"
         )
 
 
-async def reproduction(world: World, differ: list[Disagreement], real: Oracle) -> str:
-    small, doubt = await shrunk(world, differ[0], real)
-    lines = [f"seed {SEED}: {len(differ)} disagreements in one world; the first, made small:"]
+async def reproduction(cluster: RandomCluster, differ: list[Disagreement], real: Oracle) -> str:
+    small, doubt = await shrunk(cluster, differ[0], real)
+    lines = [f"seed {SEED}: {len(differ)} disagreements in one cluster; the first, made small:"]
     lines += [f"{doubt.question.node}: {fault}" for fault in doubt.faults]
     lines += ["pod " + json.dumps(doubt.question.pod)]
     lines += ["object " + json.dumps(item) for item in small.objects]

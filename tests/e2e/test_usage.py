@@ -46,4 +46,4 @@ async def test_kubectl_top_shows_what_the_rules_say(
         assert re.match(r"web +300m +100Mi", await top("pods", "-n", namespace, "-l", "app=web"))
         assert [found["metadata"]["name"] for found in (await client.list(NODE_METRICS)).items] == [node]
         kubelet.kill(node)
-        assert (await client.list(NODE_METRICS)).items == [], "nobody hears of a dead node's usage"
+        assert (await client.list(NODE_METRICS)).items == [], "a dead node has no usage"

@@ -5,7 +5,6 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from tests.testbed.nodes.sandbox import GROUP
 from tests.testbed.options import QUICK
 from tests.testbed.readiness import until
 
-IMAGE = Path(__file__).resolve().parents[2] / "dist" / "rescheduler-image.tar"
 _numbers = itertools.count(1)
 
 Eventually = Callable[..., Any]

@@ -1,113 +1,76 @@
-"""Our image, installed with plain manifests in a namespace that enforces `restricted`, on real nodes.
+"""Our image, installed as the docs say, on real nodes: with plain manifests, and with Helm.
 
-The tests follow one installation from its start to its removal, in this order.
+The tests of each installation follow it from its start to its removal, in this order.
 """
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from rescheduler.api.well_known_names import GUARD_WEBHOOK, STEERING_WEBHOOK
 from rescheduler.cluster.sources.webhook_probe import probe_pod
-from tests.e2e_nodes.conftest import IMAGE, Eventually
-from tests.e2e_nodes.workloads import answers, deployment, names_of_pods, service
+from tests.e2e_nodes.conftest import Eventually
+from tests.e2e_nodes.installation import CHART, HOME, Installation
+from tests.e2e_nodes.workloads import answers, cluster_ip, deployment, names_of_pods, service
 from tests.testbed import ControlPlane
 from tests.testbed.nodes import Nodes
 
-HOME = "rescheduler"
 RATE, SECONDS = 100, 30
 ARGS = {"reschedulingInterval": "5s", "settleTime": "1s", "usageSource": "requests", "minPodAge": "0s"}
+MANIFESTS, HELM = "manifests", "helm"
 
 
-def rescheduler(control_plane: ControlPlane, *arguments: str) -> str:
-    """Run our command line as an administrator would, and return what it prints."""
-    command = [str(Path(sys.executable).with_name("rescheduler")), *arguments]
-    environment = {**os.environ, "KUBECONFIG": str(control_plane.kubeconfig)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, f"{arguments}: {done.stdout}\n{done.stderr}"
-    return done.stdout
+def only(way: str) -> pytest.MarkDecorator:
+    """Once is enough: it doesn't depend on how rescheduler was installed."""
+    return pytest.mark.parametrize("way", [way], indirect=True, scope="module")
 
 
-@pytest.fixture(scope="module")
-def reference() -> str:
-    """The name that the image's archive has."""
-    listed = subprocess.run(["tar", "xOf", str(IMAGE), "index.json"], capture_output=True, check=True).stdout
-    return str(json.loads(listed)["manifests"][0]["annotations"]["io.containerd.image.name"])
+@pytest.fixture(scope="module", params=[MANIFESTS, HELM])
+def way(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def before(nodes: Nodes) -> set[str]:
-    """Everything that is in the cluster before the installation."""
-    return everything(nodes)
+def installation(
+    control_plane: ControlPlane, nodes: Nodes, tmp_path_factory: pytest.TempPathFactory
+) -> Installation:
+    return Installation(control_plane, nodes, tmp_path_factory.mktemp("values"))
 
 
 @pytest.fixture(scope="module", autouse=True)
-def installed(
-    control_plane: ControlPlane,
-    nodes: Nodes,
-    before: set[str],
-    reference: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[None]:
-    nodes.import_image(IMAGE)
-    values = tmp_path_factory.mktemp("values") / "values.yaml"
-    repository, _, tag = reference.rpartition(":")
-    image = {"repository": repository, "tag": tag, "pullPolicy": "Never"}
-    values.write_text(yaml.safe_dump({"args": ARGS, "image": image}))
-    nodes.kubectl("create", "namespace", HOME)
-    for mode in ("enforce", "warn"):
-        nodes.kubectl("label", "namespace", HOME, f"pod-security.kubernetes.io/{mode}=restricted")
-    manifests = rescheduler(control_plane, "manifests", "--values", str(values))
-    nodes.kubectl("apply", "--server-side", "-f", "-", stdin=manifests)
-    yield
-    nodes.kubectl("delete", "namespace", HOME, "--ignore-not-found", "--wait=false")
+def before(way: str, installation: Installation) -> Iterator[set[str]]:
+    """Everything that was in the cluster before rescheduler was installed in this way."""
+    found = installation.everything()
+    installation.prepare()
+    values = installation.values(ARGS)
+    if way == HELM:
+        print(installation.helm("install", "rescheduler", str(CHART), "--values", str(values)))
+    else:
+        installation.apply_manifests(values)
+    yield found
+    installation.nodes.kubectl("delete", "namespace", HOME, "--ignore-not-found", "--wait=false")
 
 
-def everything(nodes: Nodes) -> set[str]:
-    """The names of all objects of the kinds that rescheduler installs or makes."""
-    kinds = (
-        "namespaces,customresourcedefinitions,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,"
-        "deployments,services,configmaps,secrets,leases,poddisruptionbudgets,networkpolicies,"
-        "mutatingwebhookconfigurations,validatingwebhookconfigurations,validatingadmissionpolicies,"
-        "validatingadmissionpolicybindings"
-    )
-    listed = nodes.kubectl("get", kinds, "-A", "-o", "json")
-    return {
-        "/".join((item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]))
-        for item in json.loads(listed)["items"]
-        if not item["metadata"].get("namespace", "").startswith("test-")
-        and not item["metadata"]["name"].startswith("test-")
-    }
-
-
-def leader(nodes: Nodes) -> str:
-    lease = json.loads(nodes.kubectl("get", "lease", "-n", HOME, "rescheduler", "-o", "json"))
-    return str(lease["spec"].get("holderIdentity") or "")
-
-
-def test_daemon_and_webhook_become_ready(nodes: Nodes) -> None:
-    """Two replicas of each, on different nodes, as nobody, without a shell."""
-    for name in ("rescheduler", "rescheduler-webhook"):
-        nodes.kubectl("rollout", "status", "-n", HOME, f"deployment/{name}", "--timeout=150s")
-    pods = json.loads(nodes.kubectl("get", "pods", "-n", HOME, "-o", "json"))["items"]
+def test_daemon_and_webhook_become_ready(installation: Installation) -> None:
+    """Two replicas of each, on different nodes, as an unprivileged user, without a shell."""
+    installation.wait_ready()
+    pods = installation.pods()
     places: dict[str, set[str]] = {}
     for pod in pods:
-        places.setdefault(pod["metadata"]["labels"]["app.kubernetes.io/component"], set()).add(
-            pod["spec"]["nodeName"]
-        )
+        component = pod["metadata"]["labels"]["app.kubernetes.io/component"]
+        places.setdefault(component, set()).add(pod["spec"]["nodeName"])
     assert {len(found) for found in places.values()} == {2}, places
     name = pods[0]["metadata"]["name"]
     script = "import os; print(os.getuid())"
-    assert nodes.kubectl("exec", "-n", HOME, name, "--", "python3.11", "-c", script).strip() == "65532"
+    kubectl = installation.nodes.kubectl
+    assert kubectl("exec", "-n", HOME, name, "--", "python3.11", "-c", script).strip() == "65532"
     with pytest.raises(RuntimeError, match=r"no such file|not found"):
-        nodes.kubectl("exec", "-n", HOME, name, "--", "sh", "-c", "true")
+        kubectl("exec", "-n", HOME, name, "--", "sh", "-c", "true")
+    policies = json.loads(kubectl("get", "networkpolicies", "-n", HOME, "-o", "json"))["items"]
+    assert {each["metadata"]["name"] for each in policies} == {"rescheduler", "rescheduler-webhook"}
 
 
 @pytest.mark.parametrize("webhook", [STEERING_WEBHOOK, GUARD_WEBHOOK])
@@ -126,23 +89,24 @@ def test_the_api_server_calls_the_webhook_through_its_service(
     eventually(lambda: webhook in answer())
 
 
+@only(MANIFESTS)
 def test_a_pod_moves_under_load_without_a_failed_request(
-    control_plane: ControlPlane, nodes: Nodes, namespace: str, eventually: Eventually
+    installation: Installation, nodes: Nodes, namespace: str, eventually: Eventually
 ) -> None:
-    """One replica, new connections, a shutdown delay: `rescheduler move` loses nothing."""
-    nodes.apply(deployment(namespace, "web", 1, "-shutdown-delay=5s"), service(namespace, "web"))
+    """One replica, new connections, a delay that an annotation asks for: `rescheduler move` loses nothing."""
+    web = deployment(namespace, "web", 1)
+    web["metadata"]["annotations"] = {"rescheduler.dev/shutdown-delay": "5s"}
+    nodes.apply(web, service(namespace, "web"))
     ((pod, source),) = eventually(lambda: list(names_of_pods(nodes, namespace, "web").items()))
-    address = json.loads(nodes.kubectl("get", "service", "-n", namespace, "web", "-o", "json"))["spec"][
-        "clusterIP"
-    ]
+    address = cluster_ip(nodes, namespace, "web")
     sender = next(node for node in nodes if node.name != source)
     program = str(nodes.binaries.programs / "loadgen")
     eventually(lambda: answers(sender, nodes, address))
-    sender.forget_connections()
+    sender.forget_connections(address)
     flags = [f"-url=http://{address}/", f"-rate={RATE}", f"-duration={SECONDS}s"]
     with subprocess.Popen(sender.command(program, *flags), stdout=subprocess.PIPE, text=True) as load:
         try:
-            rescheduler(control_plane, "move", f"{namespace}/{pod}")
+            installation.rescheduler("move", f"{namespace}/{pod}")
             out, _ = load.communicate(timeout=SECONDS + 30)
         finally:
             load.kill()
@@ -153,15 +117,75 @@ def test_a_pod_moves_under_load_without_a_failed_request(
     assert (found["requests"], found["failed"]) == (RATE * SECONDS, 0), (found["errors"], found["seconds"])
 
 
-def test_another_pod_leads_when_the_leader_is_gone(nodes: Nodes, eventually: Eventually) -> None:
-    first = eventually(lambda: leader(nodes))
-    pods = json.loads(nodes.kubectl("get", "pods", "-n", HOME, "-o", "json"))["items"]
-    (name,) = (pod["metadata"]["name"] for pod in pods if pod["metadata"]["name"] in first)
-    nodes.kubectl("delete", "pod", "-n", HOME, name, "--grace-period=0", "--force")
-    eventually(lambda: leader(nodes) not in ("", first), timeout_s=60)
+@only(MANIFESTS)
+def test_another_pod_leads_when_the_leader_is_gone(
+    installation: Installation, eventually: Eventually
+) -> None:
+    first = eventually(installation.leader)
+    installation.nodes.kubectl(
+        "delete", "pod", "-n", HOME, installation.leading_pod(), "--grace-period=0", "--force"
+    )
+    eventually(lambda: installation.leader() not in ("", first), timeout_s=60)
 
 
-def test_uninstall_leaves_nothing(control_plane: ControlPlane, nodes: Nodes, before: set[str]) -> None:
-    rescheduler(control_plane, "uninstall", "--yes", "--history")
-    nodes.kubectl("delete", "namespace", HOME, "--timeout=120s")
-    assert everything(nodes) - before == set()
+@only(HELM)
+def test_an_upgrade_loses_no_move_that_runs(
+    installation: Installation, nodes: Nodes, namespace: str, eventually: Eventually
+) -> None:
+    """Daemon and webhook are rolled out again while three pods move: all of them arrive."""
+    nodes.apply(*(deployment(namespace, f"web-{number}", 1, "-start=5s") for number in range(3)))
+
+    def places() -> dict[str, str]:
+        return {
+            name: node
+            for number in range(3)
+            for name, node in names_of_pods(nodes, namespace, f"web-{number}").items()
+        }
+
+    sources = eventually(lambda: places() if len(places()) == 3 else {}, timeout_s=150)
+    listed = json.loads(nodes.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
+    nodes.apply(*map(_migration, listed))
+    _all_in_phase(nodes, namespace, eventually, "InProgress", "Completed")
+    values = installation.values(ARGS, logLevel="debug")
+    installation.helm("upgrade", "rescheduler", str(CHART), "--values", str(values))
+    installation.wait_ready()
+    _all_in_phase(nodes, namespace, eventually, "Completed")
+    moved = places()
+    assert len(moved) == 3
+    assert not sources.keys() & moved.keys()
+
+
+def test_removal_leaves_nothing(way: str, installation: Installation, before: set[str]) -> None:
+    """Helm keeps the definition, which holds the history; `rescheduler uninstall` removes that, too."""
+    if way == HELM:
+        installation.helm("uninstall", "rescheduler", "--wait")
+        left = {name for name in installation.everything() - before if f"/{HOME}/" not in name}
+        definition = "CustomResourceDefinition//podmigrations.rescheduler.dev"
+        assert left == {f"Namespace//{HOME}", definition}
+    installation.rescheduler("uninstall", "--yes", "--history", "--namespace", HOME)
+    installation.nodes.kubectl("delete", "namespace", HOME, "--timeout=120s")
+    assert installation.everything() - before == set()
+
+
+def _migration(pod: dict[str, Any]) -> dict[str, Any]:
+    """What `rescheduler move` would create, without waiting for it."""
+    about = pod["metadata"]
+    return {
+        "apiVersion": "rescheduler.dev/v1alpha1",
+        "kind": "PodMigration",
+        "metadata": {"name": f"move-{about['name']}", "namespace": about["namespace"]},
+        "spec": {
+            "pod": {"name": about["name"], "uid": about["uid"]},
+            "sourceNode": pod["spec"]["nodeName"],
+            "strategy": "Manual",
+            "reason": "an upgrade is tested",
+        },
+    }
+
+
+def _all_in_phase(nodes: Nodes, namespace: str, eventually: Eventually, *phases: str) -> None:
+    def found() -> list[str]:
+        listed = json.loads(nodes.kubectl("get", "pmig", "-n", namespace, "-o", "json"))["items"]
+        return [item.get("status", {}).get("phase", "") for item in listed]
+
+    eventually(lambda: len(found()) == 3 and set(found()) <= set(phases), timeout_s=120)

@@ -81,7 +81,7 @@ def test_a_testbed_leaves_nothing_behind_when(
     sandbox.wait(timeout=60)
     eventually(lambda: not group.processes(), timeout_s=30)
     if ended == "sandbox killed":
-        # Nobody was there to remove the group; whoever starts next finds and removes it.
+        # No process was there to remove the group; the next start finds and removes it.
         assert group in stale_groups()
         group.remove()
     assert not any(path.exists() for path in group.paths())

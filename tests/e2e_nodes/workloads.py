@@ -5,7 +5,16 @@ from typing import Any
 
 from tests.testbed.nodes import Nodes, RealNode
 
-__all__ = ["answers", "deployment", "load_pod", "names_of_pods", "service", "web_container"]
+__all__ = [
+    "answers",
+    "cluster_ip",
+    "deployment",
+    "load_pod",
+    "names_of_pods",
+    "service",
+    "stateful_set",
+    "web_container",
+]
 
 Object = dict[str, Any]
 
@@ -47,13 +56,31 @@ def deployment(namespace: str, name: str, replicas: int, *flags: str, **pod: Any
     }
 
 
+def stateful_set(namespace: str, name: str, replicas: int, *flags: str, **pod: Any) -> Object:
+    made = deployment(namespace, name, replicas, *flags, **pod)
+    made["kind"] = "StatefulSet"
+    made["spec"]["serviceName"] = name
+    return made
+
+
 def service(namespace: str, name: str) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": name, "namespace": namespace},
-        "spec": {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": 8080}]},
+        "spec": {
+            "selector": {"app": name},
+            "ports": [
+                {"name": "http", "port": 80, "targetPort": 8080},
+                {"name": "grpc", "port": 9090, "targetPort": 9090},
+            ],
+        },
     }
+
+
+def cluster_ip(nodes: Nodes, namespace: str, name: str) -> str:
+    """The address of a Service."""
+    return nodes.kubectl("get", "service", "-n", namespace, name, "-o", "jsonpath={.spec.clusterIP}")
 
 
 def answers(node: RealNode, nodes: Nodes, address: str) -> bool:

@@ -63,7 +63,7 @@ class Cluster:
         _on(self._loop, load())
 
     def measure(self, name: str, usage: MeasuredUsage) -> None:
-        """Of a node, and of the pod of the same name."""
+        """Set the usage of a node, and of the pod of the same name."""
 
         async def measure() -> None:
             self._server.usage.set_node(name, usage, now=self._server.clock.now())
@@ -128,7 +128,7 @@ class Kubectl:
         return done.stdout
 
     def refused(self, line: str, *, stdin: str | None = None) -> str:
-        """For what must not work: what it says about it."""
+        """Run a command that must fail, and return its message."""
         done = self.run(line, stdin=stdin)
         assert done.returncode != 0, f"kubectl {line} did it: {done.stdout}"
         return done.stderr

@@ -1,4 +1,4 @@
-"""The objects that tests put into a cluster, with only what matters said."""
+"""Small objects for the tests, with only the fields that matter."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -98,7 +98,7 @@ def deployment(name, *, replicas=2, image=IMAGE):
 
 
 def budget(name, *, min_available, healthy, labels):
-    """As the disruption controller would have computed it."""
+    """Return a budget as the disruption controller would have computed it."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",

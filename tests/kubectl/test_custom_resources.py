@@ -104,15 +104,15 @@ def test_apply_on_the_server_merges(kubectl, gadgets):
 
 
 def test_what_the_schema_forbids_is_refused(kubectl, gadgets):
-    told = kubectl.refused("create -f -", stdin=json.dumps(gadget("one", size=0)))
+    reported = kubectl.refused("create -f -", stdin=json.dumps(gadget("one", size=0)))
 
-    assert "spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1" in told
+    assert "spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1" in reported
 
 
 def test_fields_that_the_schema_does_not_know_are_refused(kubectl, gadgets):
-    told = kubectl.refused("create -f -", stdin=json.dumps(gadget("one", sise=1)))
+    reported = kubectl.refused("create -f -", stdin=json.dumps(gadget("one", sise=1)))
 
-    assert 'unknown field "spec.sise"' in told
+    assert 'unknown field "spec.sise"' in reported
 
 
 def test_scale_works_through_the_paths_of_the_definition(kubectl, gadgets):
@@ -122,7 +122,7 @@ def test_scale_works_through_the_paths_of_the_definition(kubectl, gadgets):
     assert kubectl.json("get gadget one")["spec"]["replicas"] == 4
 
 
-def test_explain_tells_what_the_schema_says(kubectl, gadgets):
+def test_explain_shows_what_the_schema_says(kubectl, gadgets):
     assert "A thing that does things." in kubectl("explain gadget")
     assert "How large." in kubectl("explain gadget.spec.size")
 

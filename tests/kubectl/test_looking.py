@@ -1,4 +1,4 @@
-"""kubectl looks at the cluster: get, describe, top, wait, and what the server says of itself."""
+"""kubectl reads the cluster: get, describe, top, wait, and the server's own information."""
 
 import json
 
@@ -130,31 +130,31 @@ def test_get_watch_shows_what_happens_next(kubectl, cluster, shop):
         watching.communicate()
 
 
-def test_describe_a_pod_tells_its_story(kubectl, cluster, shop):
+def test_describe_a_pod_shows_its_story(kubectl, cluster, shop):
     cluster.load(event("web-1", reason="Started", message="Started container app"))
 
-    told = kubectl("describe pod web-1")
+    reported = kubectl("describe pod web-1")
 
-    assert "app=web" in told
-    assert "east/" in told
-    assert "Started container app" in told
+    assert "app=web" in reported
+    assert "east/" in reported
+    assert "Started container app" in reported
 
 
 def test_describe_a_node_sums_up_its_pods(kubectl, shop):
-    told = kubectl("describe node east")
+    reported = kubectl("describe node east")
 
-    assert "Roles:              worker" in told
-    assert "(1 in total)" in told
-    assert "cpu                100m (2%)" in told
+    assert "Roles:              worker" in reported
+    assert "(1 in total)" in reported
+    assert "cpu                100m (2%)" in reported
 
 
-def test_describe_a_deployment_tells_its_strategy(kubectl):
+def test_describe_a_deployment_shows_its_strategy(kubectl):
     kubectl.create(deployment("web", replicas=4))
 
-    told = kubectl("describe deployment web")
+    reported = kubectl("describe deployment web")
 
-    assert "Replicas:               4 desired" in told
-    assert "RollingUpdateStrategy:  25% max unavailable, 25% max surge" in told
+    assert "Replicas:               4 desired" in reported
+    assert "RollingUpdateStrategy:  25% max unavailable, 25% max surge" in reported
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def event(about, *, reason, message):
     }
 
 
-def test_get_events_and_events_tell_what_happened(kubectl, cluster, shop):
+def test_get_events_and_events_show_what_happened(kubectl, cluster, shop):
     cluster.load(event("web-1", reason="Started", message="Started container app"))
 
     assert kubectl.rows("get events")[0][1:4] == ["Normal", "Started", "pod/web-1"]
@@ -224,10 +224,10 @@ def test_wait_ends_when_the_condition_holds(kubectl, shop):
 
 
 def test_version_names_both_sides(kubectl):
-    told = kubectl("version", warns=True)  # if the two are of very different age
+    reported = kubectl("version", warns=True)  # if the two are of very different age
 
-    assert "Client Version: v1." in told
-    assert "Server Version: v1.37.0+simulator" in told
+    assert "Client Version: v1." in reported
+    assert "Server Version: v1.37.0+simulator" in reported
 
 
 def test_api_resources_lists_names_short_names_and_scope(kubectl):
@@ -246,7 +246,7 @@ def test_cluster_info_finds_the_server(kubectl):
     assert "is running at" in kubectl("cluster-info")
 
 
-def test_explain_tells_fields_and_their_types(kubectl):
+def test_explain_shows_fields_and_their_types(kubectl):
     assert "KIND:       Pod" in kubectl("explain pods")
     assert "terminationGracePeriodSeconds\t<integer>" in kubectl("explain deployment.spec.template.spec")
     assert 'field "nonsense" does not exist' in kubectl.refused("explain pod.spec.nonsense")

@@ -1,4 +1,4 @@
-"""kubectl looks after nodes: cordon, taint, drain."""
+"""kubectl manages nodes: cordon, taint, drain."""
 
 import pytest
 
@@ -32,15 +32,15 @@ def test_drain_evicts_every_pod_and_leaves_the_node_cordoned(kubectl, cluster, e
     cluster.load(pod("web-1", on="east", owner="web"), pod("web-2", on="east", owner="web"))
     cluster.load(replica_set("web"))
 
-    told = kubectl("drain east --timeout=20s")
+    reported = kubectl("drain east --timeout=20s")
 
-    assert "node/east drained" in told
+    assert "node/east drained" in reported
     assert kubectl("get pods -o name") == ""
     assert kubectl.rows("get node east")[0][1] == "Ready,SchedulingDisabled"
 
 
 def replica_set(name):
-    """Whose pods they are; nobody acts on it here."""
+    """Which owner the pods have; no controller acts on it here."""
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
@@ -49,7 +49,7 @@ def replica_set(name):
     }
 
 
-def test_drain_refuses_pods_that_nobody_would_make_again(kubectl, cluster, east):
+def test_drain_refuses_pods_without_a_controller(kubectl, cluster, east):
     cluster.load(pod("alone", on="east"))
 
     assert "cannot delete Pods that declare no controller" in kubectl.refused("drain east")
@@ -61,8 +61,8 @@ def test_drain_waits_while_a_budget_refuses_and_goes_on_when_it_allows(kubectl, 
     cluster.load(replica_set("web"), pod("web-1", on="east", labels=labels, owner="web"))
     cluster.load(budget("keep", min_available=1, healthy=1, labels=labels))
 
-    told = kubectl.refused("drain east --timeout=1s")
-    assert "Cannot evict pod as it would violate the pod's disruption budget" in told
+    reported = kubectl.refused("drain east --timeout=1s")
+    assert "Cannot evict pod as it would violate the pod's disruption budget" in reported
     assert kubectl("get pods -o name") == "pod/web-1\n"
 
     allow = '{"status":{"disruptionsAllowed":1,"currentHealthy":2}}'

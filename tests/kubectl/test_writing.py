@@ -69,9 +69,9 @@ def test_create_refuses_fields_that_do_not_exist(kubectl):
     wrong = deployment("web")
     wrong["spec"]["replicsa"] = 3
 
-    told = kubectl.refused("create -f -", stdin=manifest(wrong))
+    reported = kubectl.refused("create -f -", stdin=manifest(wrong))
 
-    assert 'unknown field "spec.replicsa"' in told
+    assert 'unknown field "spec.replicsa"' in reported
 
 
 def test_create_refuses_what_is_not_valid_and_says_where(kubectl):
@@ -237,7 +237,7 @@ def test_annotate_adds_and_removes(kubectl):
     assert kubectl("get deployment web -o jsonpath={.metadata.annotations.note}") == ""
 
 
-def test_replace_writes_the_whole_object_anew(kubectl):
+def test_replace_writes_the_whole_object_again(kubectl):
     kubectl.create(deployment("web"))
 
     assert (
@@ -252,9 +252,9 @@ def test_replace_refuses_an_outdated_version(kubectl):
     outdated = kubectl.json("get deployment web")
     kubectl("annotate deployment web note=newer")
 
-    told = kubectl.refused("replace -f -", stdin=json.dumps(outdated))
+    reported = kubectl.refused("replace -f -", stdin=json.dumps(outdated))
 
-    assert "the object has been modified; please apply your changes to the latest version" in told
+    assert "the object has been modified; please apply your changes to the latest version" in reported
 
 
 @pytest.mark.parametrize("kind", ["deployment", "replicaset", "statefulset"])

@@ -1,4 +1,4 @@
-"""What stories ask for: made of the fixture `cluster`, simulated or real."""
+"""Fixtures of stories, built on the fixture `cluster`, simulated or real."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -37,7 +37,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 
 def pod_spec(kubelet: str, *, cpu: str = "100m", **more: Any) -> Object:
-    """For the nodes of one fake kubelet only."""
+    """Return the spec of a pod for the nodes of one fake kubelet only."""
     container = {
         "name": "main",
         "image": "shop/web:1",

@@ -1,7 +1,8 @@
-"""Sees every state that an application's pods go through: a watch tells each single change, in order."""
+"""Observe every state of an application's pods, by a watch that reports each single change in order."""
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Iterable
 
 from rescheduler.cluster.codecs.record_resources import PODS
@@ -33,6 +34,8 @@ class Observer:
         )
         self.ready: list[int] = []
         """How many were ready, after each change."""
+        self._changed_s: list[float] = []
+        """When each of these changes was seen."""
         self.serving: list[int] = []
         """How many the Service would send requests to, after each change."""
         self.created: list[str] = []
@@ -45,11 +48,19 @@ class Observer:
         self._changed = asyncio.Event()
 
     def count(self) -> None:
-        """From now on everything is written down."""
+        """Record everything from now on."""
         self.pods.subscribe(self._on_pod)
         self.slices.subscribe(self._on_slice)
         self._note_slices()
         self.created.clear()
+
+    def lost_s(self, replicas: int) -> float:
+        """How long pods were missing: the sum over all pods that were not ready, by our own clock."""
+        ends = [*self._changed_s[1:], time.monotonic()]
+        return sum(
+            max(0, replicas - ready) * (until_s - since_s)
+            for ready, since_s, until_s in zip(self.ready, self._changed_s, ends, strict=False)
+        )
 
     async def caught_up(self) -> None:
         """All that has happened to the pods up to now is written down, and the Service has followed."""
@@ -59,7 +70,7 @@ class Observer:
                 self._changed.clear()
                 await self._changed.wait()
 
-    # -- what is told
+    # -- what was observed
 
     def _on_pod(self, old: Object | None, new: Object | None) -> None:
         if old is None and new is not None:
@@ -79,6 +90,7 @@ class Observer:
         ready = [pod for pod in self.pods if ready_since(pod)]
         self.was_ready |= {pod["metadata"]["name"] for pod in ready}
         self.ready.append(len(ready))
+        self._changed_s.append(time.monotonic())
 
     def _note_slices(self) -> None:
         self.serving.append(len(self._served()))

@@ -79,7 +79,7 @@ def control_plane(
 
 @pytest.fixture
 async def real_client(control_plane: ControlPlane) -> AsyncIterator[Client]:
-    """As administrator."""
+    """Return a client with the administrator's permissions."""
     async with HttpTransport(load_cluster_access(control_plane.kubeconfig)) as transport:
         yield Client(transport)
 

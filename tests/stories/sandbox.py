@@ -81,7 +81,7 @@ class Sandbox:
         return self.key(name)
 
     async def pod(self, name: str, *, metadata: Object | None = None, **spec: Any) -> Object:
-        """A pod of nobody."""
+        """Create a bare pod."""
         wanted = objects.pod(
             self.namespace, name, objects.pod_spec(self.kubelet.name, **spec), **(metadata or {})
         )
@@ -120,7 +120,7 @@ class Sandbox:
     # -- behaviour
 
     def behave(self, *rules: Object) -> None:
-        """From now on like this, as in `kubesim.behaviour`; without rules ready at once."""
+        """Set the behaviour from now on, as in `kubesim.behaviour`; without rules, pods are ready at once."""
         self.kubelet.behave(load_behaviour({"pods": [*rules, AT_ONCE]}))
 
     def start_slowly(self) -> None:

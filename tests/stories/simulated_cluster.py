@@ -168,10 +168,10 @@ async def connect(server: ApiServer) -> AsyncIterator[Connect]:
     transports: list[InProcessTransport] = []
 
     def made(handle: Any = server.handle) -> Client:
-        dice = random.Random(len(transports))
+        rng = random.Random(len(transports))
 
         async def delayed(*request: Any) -> Any:
-            await asyncio.sleep(dice.uniform(*NETWORK_S))
+            await asyncio.sleep(rng.uniform(*NETWORK_S))
             return await handle(*request)
 
         transports.append(InProcessTransport(delayed))

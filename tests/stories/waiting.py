@@ -1,4 +1,4 @@
-"""Waits for what the API server tells, by watching: no polling, no sleeping."""
+"""Wait for changes of the API server by watching, without polling or sleeping."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ async def until(
     seen: dict[str, Object] = {}
     try:
         async with asyncio.timeout(timeout_s):
-            while True:  # a watch that ends is begun anew
+            while True:  # a watch that ends is started again
                 page = await client.list(resource, namespace=namespace, labels=labels, fields=fields)
                 seen = {item["metadata"]["name"]: item for item in page.items}
                 if answer := holds(seen):

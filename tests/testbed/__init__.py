@@ -6,7 +6,7 @@ Everything in this package needs Linux (`/proc`, pidfds) and only the standard l
 
 from tests.testbed.cache import Binaries, NotBuiltError, located
 from tests.testbed.control_plane import ControlPlane, PartError
-from tests.testbed.leftovers import Survivor, leftovers, running
+from tests.testbed.leftovers import LeftoverProcess, leftovers, running
 from tests.testbed.options import Extender, Options
 from tests.testbed.parts import Part
 from tests.testbed.run_dir import down
@@ -15,11 +15,11 @@ __all__ = [
     "Binaries",
     "ControlPlane",
     "Extender",
+    "LeftoverProcess",
     "NotBuiltError",
     "Options",
     "Part",
     "PartError",
-    "Survivor",
     "down",
     "leftovers",
     "located",

@@ -78,9 +78,9 @@ def status(folder: Path) -> int:
     for part, record in parts.items():
         state = "running" if record.process.alive() else "ENDED"
         print(f"{part:24} {state:8} pid {record.process.pid:<8} port {record.ports[0]}")
-    others = [survivor for survivor in running() if survivor.run_dir != folder]
-    for survivor in others:
-        print(f"elsewhere: {survivor}")
+    others = [leftover for leftover in running() if leftover.run_dir != folder]
+    for leftover in others:
+        print(f"elsewhere: {leftover}")
     if not parts:
         print(f"nothing is running in {folder}")
     return 0 if parts and all(record.process.alive() for record in parts.values()) else 1

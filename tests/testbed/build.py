@@ -1,10 +1,11 @@
-"""Builds the control plane into the cache: `python3 tests/testbed/build.py`; `nodes`: what nodes need, too.
+"""Builds the control plane into the cache: `python3 tests/testbed/build.py`; `nodes`: what nodes need, too;
+`peers`: other projects' programs that evict pods, too.
 
 Compiling Kubernetes takes minutes, so it is done once per version, outside the work tree. Each program is
 moved into place when it is whole; a build that was interrupted goes on where it stopped, and two at once
 wait for each other.
 
-With COLD=1 nothing cached is used: everything is downloaded and compiled anew, with Go caches of its
+With COLD=1 nothing cached is used: everything is downloaded and compiled again, with Go caches of its
 own that are removed afterwards, and takes the place of what was there.
 """
 
@@ -20,7 +21,14 @@ from pathlib import Path
 if not __package__:  # run as a file: the package's root takes the place of this folder
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tests.testbed.cache import Binaries, NodeBinaries, cache_folder, node_cache_folder
+from tests.testbed.cache import (
+    Binaries,
+    NodeBinaries,
+    PeerBinaries,
+    cache_folder,
+    node_cache_folder,
+    peer_cache_folder,
+)
 from tests.testbed.compile import BuildError, Go
 from tests.testbed.debian import unpack_etcd, unpack_packages
 from tests.testbed.progress import clock
@@ -29,13 +37,15 @@ from tests.testbed.recipe import (
     MODULE_FOLDER,
     NODE_PACKAGES,
     NODE_PROGRAMS,
+    PEER_MODULE_FOLDER,
+    PEER_PROGRAMS,
     GoProgram,
     arguments_for,
     kubernetes_version,
     package_of,
 )
 
-__all__ = ["build", "build_nodes", "main"]
+__all__ = ["build", "build_nodes", "build_peers", "main"]
 
 _TOOLS = {
     "go": "apt-get install golang-go; 1.21 or newer, with GOTOOLCHAIN=auto if older than go.mod asks for",
@@ -46,7 +56,7 @@ _TOOLS = {
 }
 
 
-def main(*, nodes: bool = False) -> int:
+def main(more: str = "") -> int:
     if absent := [tool for tool in _TOOLS if shutil.which(tool) is None]:
         for tool in absent:
             print(f"missing: {tool} ({_TOOLS[tool]})", file=sys.stderr)
@@ -55,12 +65,12 @@ def main(*, nodes: bool = False) -> int:
     try:
         binaries = build(cold=cold)
         print(f"Kubernetes {kubernetes_version()} and etcd are in {binaries.folder}")
-        if nodes:
+        if more == "nodes":
             print(f"the programs of nodes are in {build_nodes(cold=cold).programs}")
+        elif more == "peers":
+            print(f"other projects' programs are in {build_peers(cold=cold).programs}")
     except BuildError as failure:
-        print(
-            f"{'The nodes' if nodes else 'The control plane'} could not be built: {failure}", file=sys.stderr
-        )
+        print(f"The {more or 'control plane'} could not be built: {failure}", file=sys.stderr)
         return 1
     return 0
 
@@ -97,6 +107,35 @@ def build_nodes(*, cold: bool) -> NodeBinaries:
         programs = {name: program for name, program in NODE_PROGRAMS.items() if name in wanted}
         _compile(programs, binaries.programs, caches)
     return binaries
+
+
+def build_peers(*, cold: bool) -> PeerBinaries:
+    """Every program of other projects that is missing, or with `cold` all of them."""
+    folder = peer_cache_folder()
+    binaries = PeerBinaries(folder)
+    if not cold and not binaries.missing():
+        return binaries
+    binaries.programs.mkdir(parents=True, exist_ok=True)
+    with _alone(folder), _caches(folder, cold=cold) as go_caches:
+        wanted = [*PEER_PROGRAMS] if cold else binaries.missing()
+        programs = {name: program for name, program in PEER_PROGRAMS.items() if name in wanted}
+        # They may need a newer release of Go than is installed; Go downloads it.
+        caches = {**go_caches, "GOTOOLCHAIN": "auto"}
+        _compile(programs, binaries.programs, caches)
+        source = Go.with_caches(caches, PEER_MODULE_FOLDER).source_folder("sigs.k8s.io/karpenter")
+        _copy_crds(source, binaries.crds)
+    return binaries
+
+
+def _copy_crds(source: Path, to: Path) -> None:
+    """Copy Karpenter's CRDs, and those of its provider without a cloud."""
+    partial = to.with_name(".crds.partial")
+    partial.mkdir(exist_ok=True)
+    for folder in ("pkg/apis/crds", "kwok/apis/crds"):
+        for file in (source / folder).glob("*.yaml"):
+            shutil.copyfile(file, partial / file.name)  # Go's module cache is read-only
+    shutil.rmtree(to, ignore_errors=True)
+    partial.replace(to)
 
 
 def _compile(programs: Mapping[str, GoProgram], folder: Path, caches: Mapping[str, str]) -> None:
@@ -145,4 +184,4 @@ def _caches(folder: Path, *, cold: bool) -> Iterator[dict[str, str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(nodes=sys.argv[1:] == ["nodes"]))
+    sys.exit(main(*sys.argv[1:2]))

@@ -15,6 +15,9 @@ from tests.testbed.recipe import (
     NODE_MODULE_FOLDER,
     NODE_PROGRAMS,
     NODE_RECIPE,
+    PEER_MODULE_FOLDER,
+    PEER_PROGRAMS,
+    PEER_RECIPE,
     RECIPE,
 )
 
@@ -23,11 +26,14 @@ __all__ = [
     "Binaries",
     "NodeBinaries",
     "NotBuiltError",
+    "PeerBinaries",
     "cache_folder",
     "cache_root",
     "located",
     "located_node_binaries",
+    "located_peers",
     "node_cache_folder",
+    "peer_cache_folder",
 ]
 
 BUILD_COMMAND = "python3 tests/testbed/build.py"
@@ -97,6 +103,33 @@ class NodeBinaries:
         return absent + ([] if self.debian.is_dir() else ["Debian's packages"])
 
 
+@dataclass(frozen=True)
+class PeerBinaries:
+    """Other projects' programs that evict pods: in `bin`, Karpenter's CRDs in `crds`."""
+
+    folder: Path
+
+    @property
+    def programs(self) -> Path:
+        return self.folder / "bin"
+
+    @property
+    def karpenter(self) -> Path:
+        return self.programs / "karpenter"
+
+    @property
+    def descheduler(self) -> Path:
+        return self.programs / "descheduler"
+
+    @property
+    def crds(self) -> Path:
+        return self.folder / "crds"
+
+    def missing(self) -> list[str]:
+        absent = [name for name in PEER_PROGRAMS if not (self.programs / name).is_file()]
+        return absent + ([] if self.crds.is_dir() else ["Karpenter's CRDs"])
+
+
 def cache_root() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "rescheduler" / "control-plane"
@@ -110,6 +143,10 @@ def node_cache_folder() -> Path:
     sources = [path.read_bytes() for path in sorted(NODE_MODULE_FOLDER.glob("cmd/*/*.go"))]
     key = _key(*_module(MODULE_FOLDER), *_module(NODE_MODULE_FOLDER), *sources, NODE_RECIPE)
     return cache_root().with_name("nodes") / key
+
+
+def peer_cache_folder() -> Path:
+    return cache_root().with_name("peers") / _key(*_module(PEER_MODULE_FOLDER), PEER_RECIPE)
 
 
 def located() -> Binaries:
@@ -126,6 +163,16 @@ def located_node_binaries() -> NodeBinaries:
     if missing := binaries.missing():
         raise NotBuiltError(
             f"{', '.join(missing)} not in {binaries.folder}: build with `{BUILD_COMMAND} nodes`"
+        )
+    return binaries
+
+
+def located_peers() -> PeerBinaries:
+    """The built programs of other projects; NotBuiltError with the command that builds them otherwise."""
+    binaries = PeerBinaries(peer_cache_folder())
+    if missing := binaries.missing():
+        raise NotBuiltError(
+            f"{', '.join(missing)} not in {binaries.folder}: build with `{BUILD_COMMAND} peers`"
         )
     return binaries
 

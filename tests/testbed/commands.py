@@ -64,7 +64,7 @@ class Commands:
             f"--bind-address={self.options.address}",
             # Else it looks for an outside address, and fails on a machine that has none.
             f"--advertise-address={self.options.address}",
-            # Pods reach the API server through the Service `kubernetes`; without real nodes nobody uses it.
+            # Pods reach the API server through the Service `kubernetes`; without real nodes it is not used.
             f"--endpoint-reconciler-type={'lease' if self.options.real_nodes else 'none'}",
             "--service-cluster-ip-range=10.96.0.0/16",
             "--service-account-issuer=https://kubernetes.default.svc",

@@ -1,4 +1,4 @@
-"""Compiles Go programs and tells how far it is.
+"""Compile Go programs and report the progress.
 
 `go build -v` names each package as it is compiled; how many there are to name comes from `go list -deps`.
 Packages that Go's own cache already has are never named, so the count may end early: it is an upper bound.
@@ -53,8 +53,12 @@ class Go:
         progress.done(f"{downloads} downloaded, {len(packages)} packages")
         return packages
 
+    def source_folder(self, module: str) -> Path:
+        """Return where Go has unpacked the sources of a module."""
+        return Path(self._run(["list", "-m", "-f", "{{.Dir}}", module]).strip())
+
     def release_time(self) -> str:
-        """When the pinned release was made: as build date it makes two builds of it the same."""
+        """Return when the pinned release was made: as build date, it makes two builds of it the same."""
         template = '{{if .Time}}{{.Time.Format "2006-01-02T15:04:05Z"}}{{end}}'
         out = self._run(["list", "-m", "-f", template, "k8s.io/kubernetes"])
         return out.strip() or "1970-01-01T00:00:00Z"

@@ -8,13 +8,12 @@ clients find the API server where it was.
 """
 
 import contextlib
-import json
 import signal
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from tests.testbed import etcd
 from tests.testbed.cache import Binaries, located
@@ -43,13 +42,10 @@ class PartError(Exception):
 
 
 class _PortTakenError(PartError):
-    """Somebody else was quicker to take the port: another one will do."""
+    """Another process was quicker to take the port: another one will do."""
 
 
 class ControlPlane:
-    ever_started: ClassVar[list["ControlPlane"]] = []
-    """By this process. Of those that are gone, the logs are left."""
-
     def __init__(
         self, folder: Path, options: Options | None = None, binaries: Binaries | None = None
     ) -> None:
@@ -119,11 +115,10 @@ class ControlPlane:
 
     def audited(self) -> list[dict[str, Any]]:
         """The audit log: an event per finished request, in the order they finished."""
-        with self.audit_log.open() as lines:
-            return [json.loads(line) for line in lines if line.endswith("\n")]
+        return list(self.run_dir.audited())
 
     def write_kubeconfig(self, path: Path, *, user: str, token: str) -> None:
-        """A kubeconfig for somebody else, such as a service account with a token of its own."""
+        """A kubeconfig for another client, such as a service account with its own token."""
         text = kubeconfig(server=self.server, ca_certificate=self.ca_certificate, user=user, token=token)
         path.touch(mode=0o600)
         path.write_text(text)
@@ -132,7 +127,6 @@ class ControlPlane:
 
     def start(self) -> None:
         """A new, empty cluster. Nothing is left running when it fails."""
-        self.ever_started.append(self)
         with self.run_dir.locked():
             if in_use := self.run_dir.in_use():
                 raise PartError(f"{in_use[0]} is in use: take it down first, or choose another folder")
@@ -252,7 +246,7 @@ class ControlPlane:
         raise kind(f"{part} {what}; the end of {self.run_dir.log(part)}:\n{_tail(text)}")
 
     def _ready(self, part: Part) -> bool:
-        # Whoever answers must be the process we started: another testbed may sit on a port we wanted.
+        # The process that answers must be ours: another testbed may listen on a port we wanted.
         if not listens(self._parts[part].process.pid, self.port(part)):
             return False
         if part is Part.ETCD:

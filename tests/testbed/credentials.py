@@ -1,4 +1,4 @@
-"""Who may talk to the API server: tokens for the three identities, and the key pair of service accounts.
+"""Credentials of the API server: tokens for the three identities, and the key pair of service accounts.
 
 Each part has the identity it has in a real cluster, so RBAC and the audit log tell the truth about it.
 """

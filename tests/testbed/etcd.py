@@ -1,4 +1,4 @@
-"""What is asked of etcd itself, through the JSON gateway on its client port.
+"""Requests to etcd itself, through the JSON gateway on its client port.
 
 Kubernetes serves streaming lists only on an etcd that can report watch progress. On an older one it fails
 every watch that starts without a version, because those count as streaming lists too; so there the feature

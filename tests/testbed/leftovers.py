@@ -1,6 +1,6 @@
 """Which testbed processes run on this machine, found by the marks in their environment.
 
-Works without any state file: also after a crash, a removed run folder, or by a process that has never heard
+Works without any state file: also after a crash, a removed run folder, or by a process that doesn't know
 of the testbed that was left behind.
 """
 
@@ -10,18 +10,18 @@ from pathlib import Path
 from tests.testbed.parts import Part
 from tests.testbed.processes import ProcessId, environment_of
 
-__all__ = ["Survivor", "leftovers", "marks", "running"]
+__all__ = ["LeftoverProcess", "leftovers", "marks", "running"]
 
 _RUN_DIR, _PART, _OWNER = _MARKS = (
     "RESCHEDULER_TESTBED_RUN_DIR",
     "RESCHEDULER_TESTBED_PART",
     "RESCHEDULER_TESTBED_OWNER",
 )
-_NOBODY = "nobody"
+_NO_OWNER = "nobody"
 
 
 @dataclass(frozen=True)
-class Survivor:
+class LeftoverProcess:
     """A running part. Without an owner it was meant to stay (`up`)."""
 
     process: ProcessId
@@ -39,32 +39,39 @@ class Survivor:
 
 def marks(run_dir: Path, part: Part, owner: ProcessId | None) -> dict[str, str]:
     """The environment variables by which a part is found again."""
-    told = f"{owner.pid} {owner.start_ticks} {owner.boot}" if owner else _NOBODY
-    return {_RUN_DIR: str(run_dir), _PART: part, _OWNER: told}
+    reported = f"{owner.pid} {owner.start_ticks} {owner.boot}" if owner else _NO_OWNER
+    return {_RUN_DIR: str(run_dir), _PART: part, _OWNER: reported}
 
 
-def running() -> list[Survivor]:
+def running() -> list[LeftoverProcess]:
     """Every part of every testbed on this machine that we may see."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (process := ProcessId.of(int(entry.name))):
             environment = environment_of(process.pid)
             if environment.keys() >= set(_MARKS) and environment[_PART] in set(Part):
-                found.append(_survivor(process, environment))
-    return sorted(found, key=lambda survivor: (survivor.run_dir, survivor.part, survivor.process.pid))
+                found.append(_leftover(process, environment))
+    return sorted(
+        found,
+        key=lambda leftover: (
+            leftover.run_dir,
+            leftover.part,
+            leftover.process.pid,
+        ),
+    )
 
 
-def leftovers() -> list[Survivor]:
+def leftovers() -> list[LeftoverProcess]:
     """What should not run any more: parts that we own, and parts whose owner is gone.
 
     For the end of a test run. Other runs at the same time, and what `up` started, are none of its business.
     """
-    return [survivor for survivor in running() if survivor.is_left_over()]
+    return [leftover for leftover in running() if leftover.is_left_over()]
 
 
-def _survivor(process: ProcessId, environment: dict[str, str]) -> Survivor:
+def _leftover(process: ProcessId, environment: dict[str, str]) -> LeftoverProcess:
     owner = None
-    if environment[_OWNER] != _NOBODY:
+    if environment[_OWNER] != _NO_OWNER:
         pid, start_ticks, boot = environment[_OWNER].split()
         owner = ProcessId(int(pid), int(start_ticks), boot)
-    return Survivor(process, Part(environment[_PART]), Path(environment[_RUN_DIR]), owner)
+    return LeftoverProcess(process, Part(environment[_PART]), Path(environment[_RUN_DIR]), owner)

@@ -1,4 +1,4 @@
-"""What a test may choose about its control plane."""
+"""The options of a test's control plane."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -86,6 +86,8 @@ QUICK = Options(
             # Each test leaves a namespace to be emptied; who waits for one must not wait for all.
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
+            # A pod that was just deleted may be counted once more, until the next sync.
+            "--resource-quota-sync-period=5s",
             # Autoscalers look every second, and believe in a pod's usage from its first moment on.
             "--horizontal-pod-autoscaler-sync-period=1s",
             "--horizontal-pod-autoscaler-cpu-initialization-period=0s",

@@ -1,4 +1,4 @@
-"""Free ports on loopback, and the proof that one is held by the process that should hold it.
+"""Free ports on loopback, and a check that the expected process listens on a port.
 
 Ports are taken from below the range that the kernel gives to outgoing connections, so that none is lost to
 a connection between the probe and the start. Another testbed may still be quicker; then the start is tried

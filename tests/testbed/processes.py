@@ -1,4 +1,4 @@
-"""Processes that are never mistaken for others, and never left behind.
+"""Processes that are identified safely and always ended.
 
 A pid alone means nothing once its process is gone: the kernel gives it to the next one. So a process is
 known by its pid, the tick it started at and the boot it belongs to, and signals go through a pidfd, which
@@ -33,7 +33,7 @@ class ProcessId:
 
     @staticmethod
     def of(pid: int) -> "ProcessId | None":
-        """Who runs under this pid now; None if nobody (a zombie has ended too)."""
+        """Which process has this pid now; None if there is none (a zombie has ended too)."""
         try:
             # The name, in brackets, may hold anything; the fields after it can't be mistaken.
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -75,7 +75,7 @@ def spawn(command: list[str], log: Path, marks: Mapping[str, str], *, dies_with_
 
 
 def _wait_bound_to_us(pid: int) -> None:
-    """Until then, a child whose parent is killed would live on: nobody has told the kernel yet."""
+    """Until then, a child would survive its parent: the kernel doesn't know of it yet."""
     deadline = time.monotonic() + _TERM_PATIENCE_S
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended already
         while Path(f"/proc/{pid}/comm").read_text().strip() == "setpriv" and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""One line that says what a long step is doing, for people and for logs.
+"""One line of progress for a long step, on terminals and in logs.
 
 On a terminal the line is rewritten in place every second; elsewhere a new one is printed every 20 seconds,
 so that a CI log shows life without drowning.

@@ -51,7 +51,7 @@ class Prometheus:
         binary = program()
         # JSON is YAML, too.
         (self._folder / "prometheus.yml").write_text(json.dumps(self._configuration))
-        for _ in range(_STARTS):  # somebody may have been quicker to take the port
+        for _ in range(_STARTS):  # another process may have been quicker to take the port
             (self._port,) = free_ports(1)
             self._process = spawn(self._command(binary), self._log, {}, dies_with_us=True)
             if until(lambda: self._has_ended() or self._is_ready(), _READY_WITHIN_S) and self._is_ready():

@@ -1,4 +1,4 @@
-"""Asks a part over HTTP whether it is ready; never a sleep that hopes."""
+"""Ask a component over HTTP whether it is ready, instead of sleeping."""
 
 import http.client
 import json

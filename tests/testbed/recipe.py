@@ -1,4 +1,4 @@
-"""What is built and how, as data: the part of a build that decides what comes out.
+"""What is built and how, as data.
 
 Kubernetes' own build scripts tell the linker the version; a plain `go build` reports v0.0.0-master. The
 module proxy need not tell the git commit of a release, so the module's checksum stands in its place: it
@@ -18,6 +18,9 @@ __all__ = [
     "NODE_PACKAGES",
     "NODE_PROGRAMS",
     "NODE_RECIPE",
+    "PEER_MODULE_FOLDER",
+    "PEER_PROGRAMS",
+    "PEER_RECIPE",
     "RECIPE",
     "GoProgram",
     "arguments_for",
@@ -29,6 +32,7 @@ __all__ = [
 
 MODULE_FOLDER = Path(__file__).resolve().parent / "control-plane"
 NODE_MODULE_FOLDER = MODULE_FOLDER.with_name("node-programs")
+PEER_MODULE_FOLDER = MODULE_FOLDER.with_name("peers")
 KUBERNETES_BINARIES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 
 # readonly: a build that would need another go.sum must fail, not change it.
@@ -92,11 +96,23 @@ NODE_RECIPE = json.dumps(
     ]
 ).encode()
 
+# Other projects' programs that evict pods, unmodified.
+PEER_PROGRAMS = {
+    "karpenter": GoProgram("sigs.k8s.io/karpenter/kwok", PEER_MODULE_FOLDER),
+    "descheduler": GoProgram("sigs.k8s.io/descheduler/cmd/descheduler", PEER_MODULE_FOLDER),
+}
+_PEER_FLAGS = ("-trimpath", "-buildvcs=false")
+PEER_RECIPE = json.dumps(
+    [{name: program.package for name, program in PEER_PROGRAMS.items()}, GO_ENVIRONMENT, _PEER_FLAGS, _STRIP]
+).encode()
+
 
 def arguments_for(program: GoProgram, build_date: str) -> list[str]:
     """The flags of `go build` for a program of one of our modules."""
     if program.folder == MODULE_FOLDER:
         return build_arguments(build_date)
+    if program.folder == PEER_MODULE_FOLDER:
+        return [*_PEER_FLAGS, "-ldflags", _STRIP]
     return [*_NODE_FLAGS, "-ldflags", _STRIP]
 
 
@@ -117,7 +133,7 @@ def build_arguments(build_date: str) -> list[str]:
     """The flags of `go build`, the same for every binary."""
     version = kubernetes_version()
     major, minor, _ = version.removeprefix("v").split(".", 2)
-    told = {
+    reported = {
         "gitVersion": version,
         "gitMajor": major,
         "gitMinor": minor,
@@ -125,7 +141,9 @@ def build_arguments(build_date: str) -> list[str]:
         "gitTreeState": "clean",
         "buildDate": build_date,
     }
-    values = [f"-X {package}.{name}={value}" for package in _VERSION_PACKAGES for name, value in told.items()]
+    values = [
+        f"-X {package}.{name}={value}" for package in _VERSION_PACKAGES for name, value in reported.items()
+    ]
     return [*_FLAGS, "-ldflags", " ".join([_STRIP, *values])]
 
 

@@ -1,4 +1,4 @@
-"""The folder of one running control plane: its files, who runs in it, and how to end that.
+"""The folder of one running control plane: its files, its processes, and how to stop them.
 
 The state file is written after every start and stop, so that any later process can find and end what a
 crashed one left behind. The lock file stays for good: it marks the folder as a testbed's, and nothing is
@@ -12,8 +12,9 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from tests.testbed.leftovers import Survivor, running
+from tests.testbed.leftovers import LeftoverProcess, running
 from tests.testbed.parts import Part
 from tests.testbed.processes import ProcessId, end
 
@@ -87,6 +88,11 @@ class RunDir:
     def audit_log(self) -> Path:
         return self.logs / "audit.log"
 
+    def audited(self) -> Iterator[dict[str, Any]]:
+        """Read the audit log: an event per finished request, in the order they finished."""
+        with self.audit_log.open() as lines:
+            yield from (json.loads(line) for line in lines if line.endswith("\n"))
+
     @property
     def state(self) -> Path:
         return self.path / "state.json"
@@ -149,19 +155,19 @@ class RunDir:
             for name, entry in entries.items()
         }
 
-    def in_use(self) -> list[Survivor]:
+    def in_use(self) -> list[LeftoverProcess]:
         """Parts that run here and should: kept ones, and those of another owner that is alive."""
         return [
-            survivor
-            for survivor in running()
-            if survivor.run_dir == self.path and not survivor.is_left_over()
+            leftover
+            for leftover in running()
+            if leftover.run_dir == self.path and not leftover.is_left_over()
         ]
 
     def end_all(self) -> list[Part]:
         """Ends whatever runs for this folder. To be called with the lock held."""
         alive = {record.process: part for part, record in self.remembered().items() if record.process.alive()}
         # A part whose owner died between starting it and writing that down is known by its own mark.
-        alive |= {survivor.process: survivor.part for survivor in running() if survivor.run_dir == self.path}
+        alive |= {leftover.process: leftover.part for leftover in running() if leftover.run_dir == self.path}
         end(*(process for process, part in alive.items() if part is not Part.ETCD))
         end(
             *(process for process, part in alive.items() if part is Part.ETCD)

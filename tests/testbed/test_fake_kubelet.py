@@ -49,6 +49,10 @@ async def until(look: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.01)
 
 
+async def _is(fact: bool) -> bool:
+    return fact
+
+
 class TestOnASimulatedServer:
     async def test_its_nodes_are_ready_and_have_a_heartbeat(self, client: Client) -> None:
         async with FakeKubelet(client).running() as kubelet:
@@ -97,13 +101,13 @@ class TestOnASimulatedServer:
             def phases() -> dict[str, str]:
                 return {held.key: held.whole()["status"]["phase"] for held in kubelet.pods}
 
-            async def the_living_runs() -> bool:
+            async def the_existing_runs() -> bool:
                 return phases().get("default/on-the-living") == "Running"
 
             async def all_run() -> bool:
                 return set(phases().values()) == {"Running"}
 
-            await until(the_living_runs)
+            await until(the_existing_runs)
             assert phases()["default/on-the-dead"] == "Pending"
             kubelet.revive("node-0001")
             await until(all_run)
@@ -136,6 +140,53 @@ class TestOnASimulatedServer:
             assert kubelet.done["update"] == 2
         await client.close()
 
+    @pytest.mark.parametrize(
+        "refusal",
+        [
+            pytest.param(
+                InjectedFault(kind="not-ready", verbs=("delete",)), id="by a server that just started"
+            ),
+            pytest.param(
+                InjectedFault(kind="conflict", verbs=("delete",)), id="with a conflict that ends nothing"
+            ),
+        ],
+    )
+    async def test_a_terminated_pod_whose_removal_was_refused_is_removed_later(
+        self, refusal: InjectedFault
+    ) -> None:
+        server = ApiServer(seed=1)
+        client = Client(InProcessTransport(server.handle))
+        async with FakeKubelet(client, load_behaviour(AT_ONCE)).running() as kubelet:
+            await kubelet.register(node_shapes(1))
+            await client.create(PODS.as_json, pod("web", "node-0001"))
+
+            async def runs() -> bool:
+                return (await client.get(PODS.as_json, "default/web"))["status"]["phase"] == "Running"
+
+            async def gone() -> bool:
+                return "default/web" not in kubelet.pods
+
+            await until(runs)
+            await client.delete(PODS, "default/web")
+            server.inject(refusal)
+            await until(gone)
+            assert kubelet.done["delete"] == 2
+        await client.close()
+
+    async def test_a_node_that_was_dead_for_a_moment_only_has_missed_nothing(self, client: Client) -> None:
+        async with FakeKubelet(client, load_behaviour(AT_ONCE), workers=1).running() as kubelet:
+            await kubelet.register(node_shapes(1))
+            await until(lambda: _is(kubelet.idle))
+            kubelet._killed.add("node-0001")  # as `kill`, but its worker has not come to it yet
+            await client.create(PODS.as_json, pod("web", "node-0001"))
+            await until(lambda: _is(kubelet.idle and "default/web" in kubelet.pods))
+            kubelet.revive("node-0001")
+
+            async def runs() -> bool:
+                return (await client.get(PODS.as_json, "default/web"))["status"]["phase"] == "Running"
+
+            await until(runs)
+
     async def test_other_rules_count_from_then_on(self, client: Client) -> None:
         never_starts = load_behaviour({"pods": [{"startup": "0s", "blocked": "ContainerCreating"}]})
         async with FakeKubelet(client, never_starts).running() as kubelet:
@@ -167,7 +218,7 @@ class TestQueue:
         queue.put("a")
         assert await queue.take() == "a"
         queue.put("a")
-        assert len(queue) == 1, "nobody else gets it meanwhile"
+        assert len(queue) == 1, "no other worker gets it meanwhile"
         queue.done("a")
         assert await queue.take() == "a"
         queue.done("a")
@@ -176,8 +227,8 @@ class TestQueue:
 
 class TestWakes:
     async def test_the_last_time_given_for_a_key_counts(self) -> None:
-        rung: list[str] = []
-        wakes = Wakes(rung.append)
+        fired: list[str] = []
+        wakes = Wakes(fired.append)
         now = datetime.now(UTC)
         wakes.at("later", now + timedelta(hours=1))
         wakes.at("moved", now + timedelta(hours=1))
@@ -186,17 +237,17 @@ class TestWakes:
         wakes.at("dropped", None)
         task = asyncio.create_task(wakes.run())
 
-        async def has_rung() -> bool:
-            return bool(rung)
+        async def has_fired() -> bool:
+            return bool(fired)
 
-        await until(has_rung)
+        await until(has_fired)
         wakes.at("new", datetime.now(UTC))
 
-        async def has_rung_twice() -> bool:
-            return len(rung) == 2
+        async def has_fired_twice() -> bool:
+            return len(fired) == 2
 
-        await until(has_rung_twice)
-        assert (rung, len(wakes)) == (["moved", "new"], 1)
+        await until(has_fired_twice)
+        assert (fired, len(wakes)) == (["moved", "new"], 1)
         task.cancel()
 
 

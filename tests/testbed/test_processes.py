@@ -1,4 +1,4 @@
-"""Processes, ports and run folders, tried on programs that need no build."""
+"""Processes, ports and run folders, tested with programs that need no build."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def start(run_dir: RunDir, command: list[str] = _SLEEP, owner: ProcessId | None 
 
 
 def found(run_dir: RunDir) -> list[ProcessId]:
-    return [survivor.process for survivor in leftovers() if survivor.run_dir == run_dir.path]
+    return [leftover.process for leftover in leftovers() if leftover.run_dir == run_dir.path]
 
 
 def test_a_part_has_a_process_group_of_its_own(run_dir: RunDir) -> None:
@@ -104,7 +104,7 @@ def test_leftovers_leaves_out_what_others_use(run_dir: RunDir) -> None:
     assert parent is not None
     process = start(run_dir, owner=parent)
     assert found(run_dir) == []
-    assert process in [survivor.process for survivor in running()]
+    assert process in [leftover.process for leftover in running()]
 
 
 def test_parts_outlive_the_thread_that_asked_for_them(run_dir: RunDir) -> None:

@@ -1,4 +1,4 @@
-"""Where real nodes can't run, that is said loudly; and in CI it is a failure."""
+"""Where real nodes can't run, the test run reports it clearly, and fails in CI."""
 
 import pytest
 

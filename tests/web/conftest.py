@@ -1,4 +1,4 @@
-"""A browser, servers of pages, and pages that fail their test on any console error."""
+"""A browser, web servers, and pages that fail their test on any console error."""
 
 import os
 import subprocess
@@ -6,9 +6,10 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
@@ -24,14 +25,20 @@ class PageServer:
     port: int = 0
     process: subprocess.Popen[str] | None = None
     link: str = ""
+    """With the secret that logs in, unless people log in with a token."""
+    kubeconfig: str = ""
+    """Of the simulated cluster, if it has one."""
+    session: Any = None
+    """The cookies of a viewer who has logged in by the link."""
 
     def start(self) -> None:
         command = [sys.executable, "-m", "tests.web.page_servers", self.kind, str(self.port)]
         self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
-        self.link = self.process.stdout.readline().strip()
-        assert "#login=" in self.link, f"the server of {self.kind} did not start"
+        self.link, _, self.kubeconfig = self.process.stdout.readline().strip().partition(" ")
+        assert self.link, f"the server of {self.kind} did not start"
         self.port = int(self.link.split(":")[2].split("/")[0])
+        self.session = None
 
     def stop(self) -> None:
         if self.process is not None:
@@ -73,7 +80,7 @@ def server_of() -> Iterator[Callable[[str], PageServer]]:
 
 
 @dataclass
-class Visitor:
+class PageUser:
     """A browser window that is logged in, and what its console said."""
 
     browser: Browser
@@ -97,19 +104,27 @@ class Visitor:
             color_scheme=theme,  # type: ignore[arg-type]
             locale=language,
             reduced_motion=motion,  # type: ignore[arg-type]
+            storage_state=server.session,
         )
+        page = self.open(context)
+        if server.session is None and "#login=" in server.link:
+            page.goto(server.link)
+            page.wait_for_selector(".answers")
+            server.session = context.storage_state()
+        page.goto(server.address(route))
+        return page
+
+    def open(self, context: BrowserContext) -> Page:
+        """Open a window that fails the test on any error in its console."""
         context.set_default_timeout(30_000)
         page = context.new_page()
-        page.on("console", lambda message: self._heard(message.type, message.text))
-        page.on("pageerror", lambda error: self._heard("error", str(error)))
-        page.on("dialog", lambda dialog: self._heard("error", f"dialog: {dialog.message}"))
-        page.goto(server.link)
-        page.wait_for_selector(".answers")
-        page.goto(server.address(route))
+        page.on("console", lambda message: self._received(message.type, message.text))
+        page.on("pageerror", lambda error: self._received("error", str(error)))
+        page.on("dialog", lambda dialog: self._received("error", f"dialog: {dialog.message}"))
         self._open.append(page)
         return page
 
-    def _heard(self, kind: str, text: str) -> None:
+    def _received(self, kind: str, text: str) -> None:
         if kind in {"error", "warning"} and not any(part in text for part in self.expected):
             self.errors.append(text)
 
@@ -119,14 +134,35 @@ class Visitor:
 
 
 @pytest.fixture
-def visitor(browser: Browser) -> Iterator[Visitor]:
-    found = Visitor(browser)
+def user(browser: Browser) -> Iterator[PageUser]:
+    found = PageUser(browser)
     yield found
     found.close()
     assert not found.errors
 
 
+Findings = Callable[[Page], list[str]]
+
+
 @pytest.fixture(scope="session")
-def axe() -> str:
-    """Return the source of axe-core. `make test-web` installs it."""
-    return (ROOT / "web/node_modules/axe-core/axe.min.js").read_text()
+def findings() -> Findings:
+    """Return what axe-core finds in a page, in both themes and on a phone. `make test-web` installs it."""
+    axe = (ROOT / "web/node_modules/axe-core/axe.min.js").read_text()
+
+    def find(page: Page) -> list[str]:
+        page.evaluate(axe)
+        found = []
+        for theme, width in (("light", 1600), ("dark", 1600), ("dark", 390)):
+            page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+            page.set_viewport_size({"width": width, "height": SIZES[width]})
+            expect(page.locator("html")).to_have_attribute("data-theme", theme)
+            result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+            found += [
+                f"{theme} {width}: {each['id']}: {each['nodes'][0]['html'][:160]}"
+                for each in result["violations"]
+            ]
+            if page.evaluate("document.documentElement.scrollWidth") > width:
+                found.append(f"{theme} {width}: wider than the window")
+        return found
+
+    return find

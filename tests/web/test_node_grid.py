@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import expect
 
-from tests.web.conftest import PageServer, Visitor
+from tests.web.conftest import PageServer, PageUser
 
 Servers = Callable[[str], PageServer]
 
@@ -52,9 +52,9 @@ async (kind) => {
 """
 
 
-def test_frame_times(visitor: Visitor, server_of: Servers) -> None:
+def test_frame_times(user: PageUser, server_of: Servers) -> None:
     """With 5,000 nodes, pan, zoom and hover take less than 16 ms a frame at the median."""
-    page = visitor.visit(server_of("fleet"), motion="no-preference")
+    page = user.visit(server_of("fleet"), motion="no-preference")
     expect(page.locator(".answers")).to_contain_text("5,000 nodes")
     medians = {}
     for kind in ("hover", "zoom", "pan"):
@@ -64,9 +64,9 @@ def test_frame_times(visitor: Visitor, server_of: Servers) -> None:
     assert all(median < 16 for median in medians.values()), medians
 
 
-def test_keyboard(visitor: Visitor, server_of: Servers) -> None:
+def test_keyboard(user: PageUser, server_of: Servers) -> None:
     """Arrow keys go from node to node and say where they are; Enter opens, Escape closes."""
-    page = visitor.visit(server_of("pool"))
+    page = user.visit(server_of("pool"))
     grid = page.get_by_role("application")
     grid.focus()
     page.keyboard.press("ArrowRight")
@@ -82,9 +82,9 @@ def test_keyboard(visitor: Visitor, server_of: Servers) -> None:
     expect(page.locator(".panel")).to_have_count(0)
 
 
-def test_pointer(visitor: Visitor, server_of: Servers) -> None:
+def test_pointer(user: PageUser, server_of: Servers) -> None:
     """Hover shows a node, a click opens it, and the address is a deep link to it."""
-    page = visitor.visit(server_of("pool"))
+    page = user.visit(server_of("pool"))
     grid = page.get_by_role("application")
     grid.hover(position={"x": 60, "y": 60})
     name = page.locator(".grid-tooltip strong").inner_text()
@@ -94,18 +94,18 @@ def test_pointer(visitor: Visitor, server_of: Servers) -> None:
     expect(page.locator(".panel")).to_contain_text("What keeps it from being emptied")
 
 
-def test_waves(visitor: Visitor, server_of: Servers) -> None:
+def test_waves(user: PageUser, server_of: Servers) -> None:
     """The scrubber steps through the waves, and each step has its own address."""
-    page = visitor.visit(server_of("pool"), "cluster?wave=0")
+    page = user.visit(server_of("pool"), "cluster?wave=0")
     expect(page.locator(".scrubber")).to_contain_text("before the first wave")
     page.get_by_role("button", name="Next wave").click()
     expect(page.locator(".scrubber")).to_contain_text("after wave 1")
     assert "wave=1" in page.url
 
 
-def test_groups(visitor: Visitor, server_of: Servers) -> None:
+def test_groups(user: PageUser, server_of: Servers) -> None:
     """Nodes are grouped by any label and shown by any resource; the table follows."""
-    page = visitor.visit(server_of("pool"), "cluster?as=table")
+    page = user.visit(server_of("pool"), "cluster?as=table")
     page.get_by_label("Group by").select_option("none")
     page.get_by_role("button", name="memory").click()
     page.get_by_role("button", name="Requests").click()

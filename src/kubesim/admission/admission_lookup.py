@@ -44,7 +44,7 @@ class DefaultingContext:
         return self.operation == "CREATE"
 
     def stored(self, obj: Object) -> Object | None:
-        """The object before this update."""
+        """Return the object as it was before this update."""
         metadata = obj["metadata"]
         return self.lookup(
             self.kind.api_version, self.kind.name, metadata.get("namespace", ""), metadata.get("name", "")

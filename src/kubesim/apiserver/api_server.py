@@ -99,7 +99,7 @@ class ApiServer:
 
     @property
     def usage(self) -> UsageStore:
-        """The usage that `metrics.k8s.io` serves; set the usage of nodes and pods here."""
+        """Return the usage that `metrics.k8s.io` serves; set the usage of nodes and pods here."""
         return self._usage.book
 
     def load(self, objects: Iterable[Object]) -> list[Object]:
@@ -128,14 +128,14 @@ class ApiServer:
             if is_served(request.path, self.kinds):
                 raise no_such_path()
             return bytes_response(404, b"404 page not found\n", _TEXT)
-        struck = self.faults.strike(_verb_name(request, route), route)
-        for fault in struck:
+        faulted = self.faults.apply_fault(_verb_name(request, route), route)
+        for fault in faulted:
             if fault.kind == "slow":
                 await pause(self.clock, fault.delay_s)
             if (refused := injected_error(fault, route)) is not None:
                 raise refused
         answer = await self._do(request, route)
-        if any(fault.kind == "lose-response" for fault in struck):
+        if any(fault.kind == "lose-response" for fault in faulted):
             raise ResponseLost(f"the answer to {request.method} {request.path} was lost")
         return answer
 

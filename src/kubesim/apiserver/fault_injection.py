@@ -27,6 +27,7 @@ from kubesim.apiserver.status_errors import (
     StatusError,
     bad_request,
     conflict,
+    forbidden,
     internal_error,
     method_not_allowed,
     no_such_path,
@@ -43,7 +44,7 @@ __all__ = [
 ]
 
 FaultKind = Literal[
-    "conflict", "too-many-requests", "internal-error", "unavailable", "slow", "lose-response",
+    "conflict", "too-many-requests", "internal-error", "unavailable", "not-ready", "slow", "lose-response",
     "drop-watches", "compact",
 ]  # fmt: skip
 
@@ -59,7 +60,8 @@ class InjectedFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
     kind: FaultKind
     """The last two take effect immediately when the fault is added; all others apply to requests."""
     verbs: tuple[str, ...] = ()
-    """As in RBAC: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`."""
+    """The verbs as in RBAC: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`,
+    `deletecollection`."""
     resource: str = "*"
     """`pods`, `deployments.apps`, `pods/eviction`; `*` stands for anything."""
     namespace: str = "*"
@@ -93,7 +95,7 @@ class InjectedFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
             return frozenset(self.verbs)
         if self.kind == "conflict":
             return _CHANGES
-        if self.kind == "lose-response":
+        if self.kind in ("lose-response", "not-ready"):
             return _WRITES
         return _WRITES | {"get", "list", "watch"}
 
@@ -120,18 +122,18 @@ class FaultInjector:
         """Return the active faults by number, each with how often it was applied."""
         return dict(self._active)
 
-    def strike(self, verb: str, route: RequestRoute) -> list[InjectedFault]:
+    def apply_fault(self, verb: str, route: RequestRoute) -> list[InjectedFault]:
         """Return the faults that apply to this request, and remove those that are used up."""
-        struck = []
+        faulted = []
         for number, (fault, times) in list(self._active.items()):
             if not fault.matches(verb, route) or self._random.random() >= fault.probability:
                 continue
-            struck.append(fault)
+            faulted.append(fault)
             if fault.times is not None and times + 1 >= fault.times:
                 del self._active[number]
             else:
                 self._active[number] = (fault, times + 1)
-        return struck
+        return faulted
 
 
 def injected_error(fault: InjectedFault, route: RequestRoute) -> StatusError | None:
@@ -149,6 +151,9 @@ def injected_error(fault: InjectedFault, route: RequestRoute) -> StatusError | N
         case "unavailable":
             message = "the server is currently unable to handle the request"
             return StatusError(503, "ServiceUnavailable", message, details=details, headers=delay)
+        case "not-ready":
+            # A server that has just started: its admission plugins have not synced yet.
+            return forbidden(route.kind, route.name, "not yet ready to handle request")
     return None
 
 
@@ -191,7 +196,7 @@ class SimulatorEndpoint:
 
     def _listed(self) -> Object:
         return {
-            str(number): {**msgspec.to_builtins(fault), "struck": times}
+            str(number): {**msgspec.to_builtins(fault), "injected": times}
             for number, (fault, times) in self._faults.active().items()
         }
 

@@ -12,7 +12,7 @@ class ResourceKind(msgspec.Struct, frozen=True, kw_only=True):
     """Empty for the core group."""
     version: str
     name: str
-    """As in an object's `kind`."""
+    """The value of an object's `kind`."""
     plural: str
     namespaced: bool = True
     singular: str = ""

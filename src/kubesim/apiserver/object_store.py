@@ -13,8 +13,13 @@ import msgspec
 from kubesim.apiserver.api_messages import Object, decode, encode
 from kubesim.apiserver.kind_registry import ResourceKind
 from kubesim.apiserver.selectable_fields import selectable
+from kubesim.apiserver.status_errors import StatusError
 
 __all__ = ["Compacted", "ObjectStore", "StoreChange", "StoredCollection", "StoredObject", "key_of"]
+
+
+_MAX_BYTES = 1_572_864
+"""The largest object in bytes: etcd's default."""
 
 
 class StoredObject(msgspec.Struct, frozen=True, gc=False):
@@ -74,7 +79,7 @@ class StoredCollection:
         self.changes: list[StoreChange] = []
         self.dropped = 0
         """The number of forgotten changes, so that positions in the history stay valid."""
-        self.listeners: set[Callable[[], object]] = set()
+        self.listeners: dict[Callable[[], object], None] = {}
         self._forgotten_version = 0
         self._sorted: list[str] | None = []
         self._limit = history_limit
@@ -175,15 +180,18 @@ class ObjectStore:
 
     def put(self, kind: ResourceKind, content: Object) -> StoredObject:
         """Store an object. The caller hands over `content`: its version is written into it."""
-        self.version += 1
         metadata = content["metadata"]
-        metadata["resourceVersion"] = str(self.version)
+        metadata["resourceVersion"] = str(self.version + 1)
         content.pop("apiVersion", None)
         content.pop("kind", None)
+        raw = encode(content)
+        if len(raw) > _MAX_BYTES:
+            raise StatusError(500, "", "etcdserver: request is too large")
+        self.version += 1
         namespace, name = metadata.get("namespace", ""), metadata["name"]
         owners = metadata.get("ownerReferences")
         record = StoredObject(
-            raw=encode(content),
+            raw=raw,
             key=key_of(namespace, name),
             version=self.version,
             namespace=namespace,

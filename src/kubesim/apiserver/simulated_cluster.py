@@ -184,7 +184,7 @@ def _made_up(kind: ResourceKind, owner: Object, owned: Object) -> Object:
 
 
 def _control(kind: ResourceKind, content: Object, pod: Object, labels: dict[str, str], count: int) -> None:
-    """Return the spec of a controller that wants its pods as they are, and as many."""
+    """Give a controller the spec and status with which it wants its pods as they are, and as many."""
     content["metadata"]["labels"] = dict(labels)
     content["spec"] = {
         "selector": {"matchLabels": dict(labels)},

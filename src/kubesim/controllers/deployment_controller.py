@@ -18,39 +18,13 @@ from kubesim.controllers.deployment_status import (
     seconds_to_deadline,
 )
 from kubesim.controllers.owned_objects import OwnershipClaims, is_deleting
-from kubesim.controllers.pod_index import IndexedMetadata, IndexedOwnerReference, controller_in
+from kubesim.controllers.pod_index import IndexedObject
 from kubesim.controllers.selector_index import SelectorIndex, read_selector
 
 __all__ = ["DeploymentController"]
 
 
-class _Owned(msgspec.Struct, frozen=True):
-    """The fields of a ReplicaSet that decide on its ownership."""
-
-    metadata: IndexedMetadata
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def namespace(self) -> str:
-        return self.metadata.namespace
-
-    @property
-    def labels(self) -> dict[str, str]:
-        return self.metadata.labels or {}
-
-    @property
-    def deleting(self) -> bool:
-        return bool(self.metadata.deletion_timestamp)
-
-    @property
-    def controller(self) -> IndexedOwnerReference | None:
-        return controller_in(self.metadata)
-
-
-_decode_owned = msgspec.json.Decoder(_Owned).decode
+_decode_owned = msgspec.json.Decoder(IndexedObject).decode
 
 
 class DeploymentController(ControllerBase):

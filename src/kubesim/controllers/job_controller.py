@@ -103,7 +103,9 @@ class JobController(PodOwnerController):
             pod["spec"]["hostname"] = f"{name}-{index}"
             for field in ("containers", "initContainers"):
                 if field in pod["spec"]:
-                    pod["spec"][field] = [_told_its_index(container) for container in pod["spec"][field]]
+                    pod["spec"][field] = [
+                        _with_completion_index(container) for container in pod["spec"][field]
+                    ]
         await self.writes.create(self.context.pod_kind, job["metadata"]["namespace"], pod)
 
     async def _delete_uncounted(self, pods: Sequence[IndexedPod]) -> None:
@@ -148,7 +150,7 @@ class JobController(PodOwnerController):
         return None
 
 
-def _told_its_index(container: Object) -> Object:
+def _with_completion_index(container: Object) -> Object:
     env = list(container.get("env") or ())
     if any(each["name"] == _INDEX_VARIABLE for each in env):
         return container

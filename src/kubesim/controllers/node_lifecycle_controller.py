@@ -19,7 +19,7 @@ __all__ = ["NodeLifecycleController", "TaintEvictionController"]
 
 _LEASES = "kube-node-lease"
 _GRACE_S = 50.0
-_JUDGED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+_NODE_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _TAINTS_BY_CONDITION = {
     ("Ready", "False"): NOT_READY,
     ("Ready", "Unknown"): UNREACHABLE,
@@ -39,7 +39,7 @@ class NodeLifecycleController(ControllerBase):
         super().__init__(context)
         self._nodes = self.kind("v1", "Node")
         self._leases = self.kind("coordination.k8s.io/v1", "Lease")
-        self._heard: dict[str, datetime] = {}
+        self._lease_seen_at: dict[str, datetime] = {}
 
     def watches(self) -> Mapping[ResourceKind, ChangeHandler]:
         return {self._nodes: self.enqueue, self._leases: self._lease_changed}
@@ -49,17 +49,17 @@ class NodeLifecycleController(ControllerBase):
         if record is None or record.namespace != _LEASES:
             return
         if change.after is None:
-            self._heard.pop(record.name, None)
+            self._lease_seen_at.pop(record.name, None)
             return
         # By our own clock, as the real one does it: what the kubelet's clock says does not matter.
-        if record.name not in self._heard:
+        if record.name not in self._lease_seen_at:
             self.queue.add(record.name)
-        self._heard[record.name] = self.context.now()
+        self._lease_seen_at[record.name] = self.context.now()
 
     async def reconcile(self, key: str) -> float | None:
         record = self.context.store.find(self._nodes, "", key)
         if record is None:
-            self._heard.pop(key, None)
+            self._lease_seen_at.pop(key, None)
             return None
         record, wait_s = await self._check_heartbeat(record)
         node = node_of(record)
@@ -69,15 +69,15 @@ class NodeLifecycleController(ControllerBase):
         return wait_s
 
     async def _check_heartbeat(self, record: StoredObject) -> tuple[StoredObject, float | None]:
-        heard = self._heard.get(record.name)
-        if heard is None or node_of(record).condition_status("Ready") == "Unknown":
+        lease_seen_at = self._lease_seen_at.get(record.name)
+        if lease_seen_at is None or node_of(record).condition_status("Ready") == "Unknown":
             return record, None  # it is lost already: a sign of life will be a change
         now = self.context.now()
-        silent_s = (now - heard).total_seconds()
+        silent_s = (now - lease_seen_at).total_seconds()
         if silent_s < _GRACE_S:
             return record, _GRACE_S - silent_s
         status = record.object.get("status", {})
-        for type_ in _JUDGED:
+        for type_ in _NODE_CONDITIONS:
             known = condition(status, type_) is not None
             reason = "NodeStatusUnknown" if known else "NodeStatusNeverUpdated"
             verb = "stopped posting" if known else "never posted"

@@ -13,6 +13,7 @@ from kubevalues import Selector, SelectorOperator
 __all__ = [
     "IndexedCondition",
     "IndexedMetadata",
+    "IndexedObject",
     "IndexedOwnerReference",
     "IndexedPod",
     "PodIndex",
@@ -88,10 +89,10 @@ class IndexedPodStatus(msgspec.Struct, frozen=True, rename="camel"):
 _FINISHED = frozenset({"Succeeded", "Failed"})
 
 
-class IndexedPod(msgspec.Struct, frozen=True):
+class IndexedObject(msgspec.Struct, frozen=True):
+    """The fields of an object that decide on its ownership."""
+
     metadata: IndexedMetadata
-    spec: IndexedPodSpec = IndexedPodSpec()
-    status: IndexedPodStatus = IndexedPodStatus()
 
     @property
     def name(self) -> str:
@@ -102,12 +103,25 @@ class IndexedPod(msgspec.Struct, frozen=True):
         return self.metadata.namespace
 
     @property
-    def uid(self) -> str:
-        return self.metadata.uid
-
-    @property
     def labels(self) -> dict[str, str]:
         return self.metadata.labels or {}
+
+    @property
+    def deleting(self) -> bool:
+        return bool(self.metadata.deletion_timestamp)
+
+    @property
+    def controller(self) -> IndexedOwnerReference | None:
+        return controller_in(self.metadata)
+
+
+class IndexedPod(IndexedObject, frozen=True):
+    spec: IndexedPodSpec = IndexedPodSpec()
+    status: IndexedPodStatus = IndexedPodStatus()
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -122,18 +136,10 @@ class IndexedPod(msgspec.Struct, frozen=True):
         return self.status.phase or "Pending"
 
     @property
-    def controller(self) -> IndexedOwnerReference | None:
-        return controller_in(self.metadata)
-
-    @property
     def claims(self) -> list[str]:
-        """The names of the volume claims that the pod uses."""
+        """Return the names of the volume claims that the pod uses."""
         sources = (volume.persistent_volume_claim for volume in self.spec.volumes or ())
         return [source.claim_name for source in sources if source is not None]
-
-    @property
-    def deleting(self) -> bool:
-        return bool(self.metadata.deletion_timestamp)
 
     @property
     def finished(self) -> bool:
@@ -141,7 +147,7 @@ class IndexedPod(msgspec.Struct, frozen=True):
 
     @property
     def active(self) -> bool:
-        """Whether the pod runs or will run, so that it counts as a replica."""
+        """Return whether the pod runs or will run, so that it counts as a replica."""
         return not self.finished and not self.deleting
 
     @property
@@ -158,7 +164,7 @@ class IndexedPod(msgspec.Struct, frozen=True):
 
     @property
     def ready_since(self) -> str:
-        """When the pod became ready; empty if it is not ready."""
+        """Return when the pod became ready; empty if it is not ready."""
         found = self.condition("Ready")
         return (found.last_transition_time or "") if found is not None and found.status == "True" else ""
 

@@ -21,7 +21,7 @@ __all__ = ["QuotaController"]
 
 Amounts = dict[str, Quantity]
 _ONE, _NONE = quantity_of(1), Quantity(0)
-_MUST_BE_SAID = {
+_MUST_BE_SPECIFIED = {
     "cpu": ("requests", "cpu"),
     "memory": ("requests", "memory"),
     "requests.cpu": ("requests", "cpu"),
@@ -141,8 +141,8 @@ def _containers_without_values(pod: Object, hard: Mapping[str, object]) -> str:
     containers = [*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ())]
     silent = {}
     for item in sorted(hard):
-        if item in _MUST_BE_SAID:
-            side, resource = _MUST_BE_SAID[item]
+        if item in _MUST_BE_SPECIFIED:
+            side, resource = _MUST_BE_SPECIFIED[item]
             names = [c["name"] for c in containers if resource not in _resources(c, side)]
             if names:
                 silent[item] = ",".join(sorted(names))

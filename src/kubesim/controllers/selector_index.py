@@ -57,7 +57,7 @@ class SelectorIndex:
         self._by_namespace.setdefault(record.namespace, {})[record.name] = selector
 
     def matching(self, namespace: str, labels: Mapping[str, str]) -> Iterator[str]:
-        """Return the keys of the objects that select these labels."""
+        """Yield the keys of the objects that select these labels."""
         for name, selector in self._by_namespace.get(namespace, {}).items():
             if selector.matches(labels):
                 yield key_of(namespace, name)

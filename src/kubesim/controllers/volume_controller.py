@@ -40,7 +40,7 @@ class VolumeController(ControllerBase):
         return {
             self._claims: self._claim_changed,
             self._volumes: self._volume_changed,
-            self._classes: self._look_at_pending,
+            self._classes: self._enqueue_pending,
         }
 
     def _claim_changed(self, change: StoreChange) -> None:
@@ -51,9 +51,9 @@ class VolumeController(ControllerBase):
     def _volume_changed(self, change: StoreChange) -> None:
         self.enqueue(change)
         if change.before is None:
-            self._look_at_pending(change)
+            self._enqueue_pending(change)
 
-    def _look_at_pending(self, _: StoreChange) -> None:
+    def _enqueue_pending(self, _: StoreChange) -> None:
         for record in self.context.store.collection(self._claims).ordered():
             if not record.object["spec"].get("volumeName"):
                 self.queue.add(record.key)

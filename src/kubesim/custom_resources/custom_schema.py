@@ -93,7 +93,7 @@ _BLOCKING = (
     "FieldValueTooLong",
     "FieldValueTooMany",
 )
-"""With one of these errors, rules are not evaluated, because they could fail for the same reason."""
+"""The errors after which rules are not evaluated, because they could fail for the same reason."""
 _UNCHECKED = (
     "some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation"

@@ -66,7 +66,7 @@ def _shaped_object(value: Object, schema: Object, whole_object: bool) -> Object:
 
 
 def unknown(value: Any, schema: Object, path: str = "", *, whole_object: bool = False) -> Iterator[str]:
-    """Return the paths of unknown fields."""
+    """Yield the paths of unknown fields."""
     if isinstance(value, dict):
         whole_object = whole_object or bool(schema.get("x-kubernetes-embedded-resource"))
         for field, inner in sorted(value.items()):

@@ -74,7 +74,7 @@ class JsonPath(NamedTuple):
         return cls(tuple(steps))
 
     def find(self, value: Any) -> Iterator[Any]:
-        """Return the values at the path; a missing part is no error."""
+        """Yield the values at the path; a missing part is no error."""
         found: Iterable[Any] = [value]
         for step in self.steps:
             found = [below for each in found for below in step(each)]

@@ -136,7 +136,7 @@ class EventExecutor:
         self._operator = ScenarioOperator(server)
         self._random = random.Random(seed)  # noqa: S311 - not used for secrets
         self._refusals: list[str] = []
-        self._deeds: dict[str, Callable[[Any], Awaitable[None]]] = {
+        self._actions: dict[str, Callable[[Any], Awaitable[None]]] = {
             "cordon": self._cordon,
             "uncordon": self._uncordon,
             "label": self._label,
@@ -157,7 +157,7 @@ class EventExecutor:
         """Execute an event and return all errors, in the words of the API server."""
         self._refusals = []
         try:
-            await self._deeds[action](given)
+            await self._actions[action](given)
         except OperatorRefused as refused:
             self._refusals.append(str(refused))
         return self._refusals
@@ -218,12 +218,12 @@ class EventExecutor:
         return self._random.sample(found, choice.count)
 
     async def _each(
-        self, targets: list[OperatorTarget], deed: Callable[[OperatorTarget], Awaitable[object]]
+        self, targets: list[OperatorTarget], run_action: Callable[[OperatorTarget], Awaitable[object]]
     ) -> None:
         """Run an action for each object; an error does not stop the others."""
         for target in targets:
             try:
-                await deed(target)
+                await run_action(target)
             except OperatorRefused as refused:
                 self._refusals.append(f"{target.name}: {refused}")
 

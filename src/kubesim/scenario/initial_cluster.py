@@ -7,6 +7,7 @@ Pods with a given place are bound by a scheduler with fixed assignments.
 
 import asyncio
 import logging
+import random
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -26,7 +27,7 @@ from kubesim.scheduler.scheduler_writes import SchedulerWrites
 from kubesim.scheduler.scheduling_queue import SchedulerState
 from kubesim.virtual_time import LoopClock, run_virtual
 
-__all__ = ["InitialPlacement", "ScenarioNotSettled", "initial_objects"]
+__all__ = ["InitialPlacement", "ScenarioNotSettled", "initial_objects", "settling_seed"]
 
 Key = tuple[str, str, str]
 """Kind, namespace and name of a workload."""
@@ -88,7 +89,6 @@ class InitialPlacement:
 
 
 _ANOTHER_SEED = 1 << 32
-"""A separate seed, so that names and uids don't repeat after the start."""
 _LOOK_EVERY_S = 1.0
 _PATIENCE_S = 5.0
 
@@ -107,8 +107,17 @@ def initial_objects(scenario: Scenario, now: datetime) -> list[Object]:
     return run_virtual(_settle(scenario, now))
 
 
+def settling_seed(seed: int) -> int:
+    """Return a separate seed, so that names and uids don't repeat after the start."""
+    # Different seeds may give the same numbers: 2 and 2 + 2³² do.
+    repeated, another = random.Random(seed).getstate(), seed + _ANOTHER_SEED  # noqa: S311 - names
+    while random.Random(another).getstate() == repeated:  # noqa: S311 - names
+        another += _ANOTHER_SEED
+    return another
+
+
 async def _settle(scenario: Scenario, now: datetime) -> list[Object]:
-    server = ApiServer(clock=LoopClock(now - scenario.settle), seed=scenario.seed + _ANOTHER_SEED)
+    server = ApiServer(clock=LoopClock(now - scenario.settle), seed=settling_seed(scenario.seed))
     await _create_all(server, scenario, now - scenario.settle)
     if scenario.settle:
         await _let_it_run(server, scenario, now)
@@ -191,7 +200,7 @@ async def _until_placed(placing: InitialPlacement, patience: timedelta) -> None:
 
 
 def _everything(server: ApiServer) -> Iterator[Object]:
-    """Return all objects, definitions first."""
+    """Yield all objects, definitions first."""
     seen = set()
     for kind in sorted(server.kinds, key=lambda kind: kind.name != "CustomResourceDefinition"):
         if kind.stored_as in seen or kind.group == "metrics.k8s.io":

@@ -118,7 +118,7 @@ def read_document(content: bytes) -> Any:
 
 
 def contradictions(scenario: Scenario) -> Iterator[str]:
-    """Return contradictions between parts of a scenario, each with its path."""
+    """Yield contradictions between parts of a scenario, each with its path."""
     yield from _twice(scenario)
     nodes = {machine.name for machine in scenario.machines()}
     nodes |= {item["metadata"]["name"] for item in scenario.objects if item["kind"] == "Node"}

@@ -11,14 +11,13 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainValidator,
     model_validator,
 )
-from pydantic.alias_generators import to_camel
 
 from kubesim.apiserver.fault_injection import FaultKind, InjectedFault
+from kubesim.behaviour.behaviour_rules import BehaviourModel
 from kubesim.behaviour.usage_patterns import NOTHING, Duration, LongerThanNothing, Pattern
 from kubevalues.quantity import QuantityError, parse_quantity
 
@@ -40,14 +39,7 @@ __all__ = [
 class ScenarioModel(BaseModel):
     """A map in the file; unknown fields are rejected."""
 
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-        arbitrary_types_allowed=True,
-    )
+    model_config = BehaviourModel.model_config
 
 
 def _quantity(value: object) -> str:

@@ -17,7 +17,7 @@ _POD_SPEC = _MERGING["v1", "Pod"].at("spec")
 
 
 def workload_objects(workload: ScenarioWorkload) -> Iterator[Object]:
-    """Return the objects in an order in which an API server accepts them."""
+    """Yield the objects in an order in which an API server accepts them."""
     if workload.service is not None:
         yield _service(workload)
     if workload.kind != "StatefulSet":

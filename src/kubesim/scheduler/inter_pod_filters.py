@@ -31,9 +31,9 @@ def pod_affinity(pod: PodInfo, cluster: SchedulerCache) -> Check | None:
     friends = _places_of_matches(pod.affinity, cluster)
     # Of a group that wants to be together, one must be the first.
     is_first = not friends and _matches_all(pod, pod.affinity, cluster)
-    foes: _Places = Counter()
+    repelling: _Places = Counter()
     for term in pod.anti_affinity:
-        foes += _places_of_matches((term,), cluster)
+        repelling += _places_of_matches((term,), cluster)
 
     affine = {term.topology_key for term in pod.affinity}
 
@@ -43,7 +43,7 @@ def pod_affinity(pod: PodInfo, cluster: SchedulerCache) -> Check | None:
             return _TOO_FAR
         if not is_first and not all((key, node.labels[key]) in friends for key in affine):
             return _TOO_FAR
-        if foes and not foes.keys().isdisjoint(places):
+        if repelling and not repelling.keys().isdisjoint(places):
             return _TOO_NEAR
         return _UNWELCOME if unwelcome and not unwelcome.keys().isdisjoint(places) else None
 

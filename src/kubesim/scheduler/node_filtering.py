@@ -58,7 +58,7 @@ class PreparedFilters(NamedTuple):
         return None
 
     def refusals(self, node: NodeInfo) -> Iterator[FilterRejection]:
-        """Return the errors of all filters."""
+        """Yield the errors of all filters."""
         if self.refused is not None:
             yield self.refused
         for check in self.checks:

@@ -115,17 +115,17 @@ class PodInfo:
 
     @cached_property
     def wanted(self) -> Amounts:
-        """The resources it needs to be placed."""
+        """Return the resources that the pod needs to be placed."""
         return wanted_by(self.object)
 
     @cached_property
     def held(self) -> Amounts:
-        """The resources it uses of its node."""
+        """Return the resources that the pod uses of its node."""
         return held_by(self.object)
 
     @cached_property
     def host_ports(self) -> tuple[PodHostPort, ...]:
-        """The host ports of containers and sidecars, without other init containers."""
+        """Return the host ports of containers and sidecars, without other init containers."""
         running = [
             *(
                 item
@@ -155,7 +155,7 @@ class PodInfo:
 
     @cached_property
     def claims(self) -> tuple[str, ...]:
-        """The names of its claims, without those of ephemeral volumes."""
+        """Return the names of the pod's claims, without those of ephemeral volumes."""
         return tuple(
             volume["persistentVolumeClaim"]["claimName"]
             for volume in self.volumes
@@ -164,7 +164,7 @@ class PodInfo:
 
     @cached_property
     def owner_uid(self) -> str:
-        """The uid of its controller."""
+        """Return the uid of the pod's controller; empty if it has none."""
         owners = self.object["metadata"].get("ownerReferences") or ()
         return next((owner["uid"] for owner in owners if owner.get("controller")), "")
 

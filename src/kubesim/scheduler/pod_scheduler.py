@@ -106,7 +106,7 @@ class Scheduler:
         happened = self._seen.observe(kind, change)
         if happened is not None:
             self._happened_meanwhile = True
-            for pod in self._seen.waiting.woken_by(happened):
+            for pod in self._seen.waiting.requeued_by(happened):
                 self._retry_later(pod)
         self._schedule_next()
 

@@ -33,7 +33,7 @@ class LabelIndex(Generic[T]):
             del self._found[label]
 
     def candidates(self, labels: Mapping[str, str]) -> Iterator[T]:
-        """Return all items whose selector may match these labels, and few others."""
+        """Yield all items whose selector may match these labels, and few others."""
         yield from self._found.get(None, ())
         for label in labels.items():
             yield from self._found.get(label, ())
@@ -170,7 +170,7 @@ class SchedulerCache:
 
     @contextmanager
     def without(self, pods: Iterable[PodInfo]) -> Iterator[None]:
-        """Return the cache as if these pods did not exist."""
+        """Remove these pods from the cache while the body runs."""
         taken = [pod for pod in pods if pod.key in self._placed]
         for pod in taken:
             self.drop_pod(pod.key)
@@ -182,7 +182,7 @@ class SchedulerCache:
 
     @contextmanager
     def with_also(self, pods: Iterable[PodInfo], node: NodeInfo) -> Iterator[None]:
-        """Return the cache as if these pods were on the node as well."""
+        """Count these pods on the node as well while the body runs."""
         added = list(pods)
         for pod in added:
             self._count(pod, node, 1)
@@ -203,7 +203,7 @@ class SchedulerCache:
         return self._tallies.of(request, selector, counted, self.nodes.values())
 
     def terms_against(self, pod: PodInfo) -> Iterator[tuple[InterPodTerm, Mapping[str, int]]]:
-        """Return the anti-affinity terms of placed pods that may match this pod, with counts per node."""
+        """Yield the anti-affinity terms of placed pods that may match this pod, with counts per node."""
         for term in self._terms.candidates(pod.labels):
             yield term, self._holders[term]
 

@@ -10,14 +10,14 @@ from kubesim.apiserver.simulated_cluster import SimulatedCluster
 from kubesim.scheduler.node_info import PodInfo
 from kubesim.scheduler.scheduler_cache import SchedulerCache
 
-__all__ = ["ANYTHING", "WOKEN_BY", "SchedulerState", "SchedulingQueue"]
+__all__ = ["ANYTHING", "REQUEUED_BY", "SchedulerState", "SchedulingQueue"]
 
 _ON_THE_NODE = frozenset({"NodePorts", "NodeResourcesFit", "VolumeRestrictions", "NodeVolumeLimits"})
 _AMONG_PODS = frozenset({"InterPodAffinity", "PodTopologySpread"})
 _VOLUMES = frozenset({"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"})
 ANYTHING = "*"
 
-WOKEN_BY: Mapping[str, frozenset[str]] = {
+REQUEUED_BY: Mapping[str, frozenset[str]] = {
     "pod placed": _AMONG_PODS,
     "pod changed": _AMONG_PODS | {"NodeResourcesFit"},
     "pod ends": frozenset({"PodTopologySpread"}),
@@ -32,7 +32,7 @@ WOKEN_BY: Mapping[str, frozenset[str]] = {
 class SchedulingQueue:
     def __init__(self) -> None:
         self._pods: dict[str, PodInfo] = {}
-        self._parked: dict[str, frozenset[str]] = {}
+        self._unschedulable_pods: dict[str, frozenset[str]] = {}
         self._turns: list[tuple[int, str, str, str]] = []
         """A heap; entries of deleted, parked or replaced pods are skipped."""
         self.attempts: dict[str, int] = {}
@@ -49,31 +49,31 @@ class SchedulingQueue:
         before = self._pods.get(pod.key)
         self._pods[pod.key] = pod
         if before is None or before.uid != pod.uid or _spec_changed(before, pod):
-            self._parked.pop(pod.key, None)
+            self._unschedulable_pods.pop(pod.key, None)
             self._queue(pod)
 
     def remove(self, key: str) -> None:
         if (pod := self._pods.pop(key, None)) is not None:
             self.attempts.pop(pod.uid, None)
-        self._parked.pop(key, None)
+        self._unschedulable_pods.pop(key, None)
 
     def park(self, pod: PodInfo, refused_by: Iterable[str]) -> int:
         """Park a pod until a change concerns these filters, and return its number of attempts."""
-        self._parked[pod.key] = frozenset(refused_by)
+        self._unschedulable_pods[pod.key] = frozenset(refused_by)
         self.attempts[pod.uid] = self.attempts.get(pod.uid, 0) + 1
         return self.attempts[pod.uid]
 
-    def woken_by(self, happened: str) -> list[PodInfo]:
+    def requeued_by(self, happened: str) -> list[PodInfo]:
         """Return the parked pods that a change may help; they stay parked until they are released."""
-        filters = WOKEN_BY[happened]
+        filters = REQUEUED_BY[happened]
         return [
             self._pods[key]
-            for key, refused_by in self._parked.items()
+            for key, refused_by in self._unschedulable_pods.items()
             if ANYTHING in filters or ANYTHING in refused_by or filters & refused_by
         ]
 
     def release(self, key: str) -> None:
-        if self._parked.pop(key, None) is not None:
+        if self._unschedulable_pods.pop(key, None) is not None:
             self._queue(self._pods[key])
 
     def has_next(self) -> bool:
@@ -93,7 +93,7 @@ class SchedulingQueue:
         while self._turns:
             *_, key, uid = self._turns[0]
             pod = self._pods.get(key)
-            if pod is not None and pod.uid == uid and key not in self._parked:
+            if pod is not None and pod.uid == uid and key not in self._unschedulable_pods:
                 return
             heapq.heappop(self._turns)
 
@@ -136,7 +136,7 @@ class SchedulerState:
         return [record.object for record in self._store.collection(self._budgets).ordered()]
 
     def observe(self, kind: ResourceKind, change: StoreChange) -> str | None:
-        """Apply a change and return what happened, as in `WOKEN_BY`, or None if it helps no waiting pod."""
+        """Apply a change; return its name in `REQUEUED_BY`, or None if it helps no waiting pod."""
         if kind.stored_as == _PODS:
             return self._pod_changed(change)
         happened = _FOLLOWED.get(kind.stored_as)

@@ -162,7 +162,7 @@ def _waits_for_its_pod(claim: Object, storage: StorageInfo) -> bool:
 
 
 def _bound_trouble(claims: list[Object], node: NodeInfo, storage: StorageInfo) -> Iterator[str]:
-    """Return the first problem of the bound claims."""
+    """Yield the first problem of the bound claims, if there is one."""
     for claim in claims:
         volume = storage.volumes.get(claim["spec"]["volumeName"])
         if volume is None:

@@ -8,17 +8,18 @@ import socket
 import weakref
 import zlib
 from collections.abc import Awaitable, Mapping
-from typing import Any, Protocol
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple, Protocol
 
 import yaml
 from aiohttp import web
 
 from kubesim.apiserver.api_messages import ServerResponse
 from kubesim.apiserver.fault_injection import ResponseLost
-from kubesim.sockets.serving_certificate import make_serving_certificate
 from kubevalues.connections import server_tls_context
+from kubevalues.x509_certificates import new_authority, new_serving_certificate
 
-__all__ = ["RunningServer", "kubeconfig", "serve"]
+__all__ = ["RunningServer", "ServingCertificate", "kubeconfig", "make_serving_certificate", "serve"]
 
 _ANYONE = "anyone"  # kubectl asks for a password where there is no credential at all
 
@@ -37,6 +38,26 @@ def kubeconfig(url: str, *, authority: bytes | None = None, token: str | None = 
         "current-context": "simulator",
     }
     return yaml.safe_dump(content, sort_keys=False)
+
+
+_LIFETIME: Final = timedelta(days=365)
+_NAMES: Final = ("localhost", "kubernetes.default.svc")
+
+
+class ServingCertificate(NamedTuple):
+    """A serving certificate, its key and its authority, in PEM."""
+
+    authority: bytes
+    certificate: bytes
+    key: bytes
+
+
+def make_serving_certificate(addresses: tuple[str, ...] = ("127.0.0.1", "::1")) -> ServingCertificate:
+    """Return a certificate for the name `localhost` and the given addresses, of an authority made for it."""
+    now = datetime.now(UTC)
+    authority = new_authority("simulator-ca", now, _LIFETIME)
+    serving = new_serving_certificate(authority, "simulator", (*_NAMES, *addresses), now, _LIFETIME)
+    return ServingCertificate(authority.certificate, serving.certificate, serving.key)
 
 
 _LARGE_ENOUGH_TO_COMPRESS = 128 * 1024  # the real server's choice

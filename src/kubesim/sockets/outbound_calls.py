@@ -35,10 +35,10 @@ class WebhookAddress(NamedTuple):
     port: int
 
 
-class HttpsWebhookCaller:
-    def __init__(self, services: Mapping[str, WebhookAddress] | None = None) -> None:
-        """Call webhooks; `services` has the real addresses of services by `namespace/name`."""
-        self._services = services or {}
+class _PooledCaller:
+    """Opens one connection pool at the first call, and closes it at the end."""
+
+    def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -55,6 +55,21 @@ class HttpsWebhookCaller:
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            # Each call has its own time-out; no proxy belongs between a component and its webhooks.
+            self._session = aiohttp.ClientSession(
+                connector=ClosingConnector(), timeout=aiohttp.ClientTimeout(total=None), trust_env=False
+            )
+        return self._session
+
+
+class HttpsWebhookCaller(_PooledCaller):
+    def __init__(self, services: Mapping[str, WebhookAddress] | None = None) -> None:
+        """Call webhooks; `services` has the real addresses of services by `namespace/name`."""
+        super().__init__()
+        self._services = services or {}
 
     async def call(self, endpoint: WebhookEndpoint, body: bytes, timeout_s: float) -> bytes:
         """Call a webhook and return its response; raise `WebhookCallFailed` if it fails."""
@@ -99,14 +114,6 @@ class HttpsWebhookCaller:
             raise WebhookCallFailed(f'failed to call webhook: Post "{asked}": service "{name}" not found')
         return URL(asked).with_host(place.host).with_port(place.port)
 
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            # The whole call has its time-out; a proxy has no business between a server and its webhooks.
-            self._session = aiohttp.ClientSession(
-                connector=ClosingConnector(), timeout=aiohttp.ClientTimeout(total=None), trust_env=False
-            )
-        return self._session
-
 
 @lru_cache(maxsize=64)
 def _tls_context(ca_bundle: bytes) -> ssl.SSLContext:
@@ -123,23 +130,8 @@ def _webhook_error(error: Exception) -> str:
             return str(error) or type(error).__name__
 
 
-class HttpExtenderCaller:
+class HttpExtenderCaller(_PooledCaller):
     """Calls scheduler extenders, with one connection pool for all."""
-
-    def __init__(self) -> None:
-        self._session: aiohttp.ClientSession | None = None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._session is not None:
-            await self._session.close()
 
     def at(self, url: str, timeout_s: float) -> ExtenderTransport:
         """Return the transport to an extender; it raises `OSError`, in the words of the real scheduler."""
@@ -165,14 +157,6 @@ class HttpExtenderCaller:
             if response.status != 200:
                 raise OSError(f"failed {verb} with extender at URL {address}, code {response.status}")
             return msgspec.json.decode(await response.read())
-
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            # Each question has its own time-out, and a proxy has no business here.
-            self._session = aiohttp.ClientSession(
-                connector=ClosingConnector(), timeout=aiohttp.ClientTimeout(total=None), trust_env=False
-            )
-        return self._session
 
 
 def _extender_error(error: Exception) -> str:

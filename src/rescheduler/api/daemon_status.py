@@ -14,8 +14,11 @@ import msgspec
 from msgspec import Meta
 
 __all__ = [
+    "DRY_RUN_MOVES_KEY",
     "STATE_CONFIG_MAP",
     "DaemonStatus",
+    "DetectedAutoscaler",
+    "DryRunEvidence",
     "FailingPod",
     "Halt",
     "HaltReason",
@@ -24,6 +27,7 @@ __all__ = [
     "NodeLoad",
     "Pause",
     "ResourceBalance",
+    "SpreadChange",
     "SuspectNode",
     "UnreadableState",
     "decode_pause",
@@ -33,6 +37,8 @@ __all__ = [
 ]
 
 STATE_CONFIG_MAP = "rescheduler-state"
+DRY_RUN_MOVES_KEY = "dryRunMoves"
+"""The key of the ConfigMap with what a dry run has counted, so that a restart counts nothing twice."""
 
 _Time = Annotated[datetime, Meta(tz=True)]
 
@@ -47,12 +53,12 @@ class HaltReason(StrEnum):
 
     @property
     def blocks_manual_moves(self) -> bool:
-        """Whether manual moves wait, too: the state of the cluster itself can't be trusted."""
+        """Return whether manual moves wait, too: the state of the cluster itself can't be trusted."""
         return self not in {HaltReason.PAUSED, HaltReason.FAILURE_RATIO, HaltReason.NAMESPACE_FAILING}
 
     @property
     def stops_safe_evictions(self) -> bool:
-        """Whether evictions by other clients pass: moves are not wanted, or would hardly succeed.
+        """Return whether evictions by other clients pass: moves are not wanted, or would hardly succeed.
 
         The other halts only protect from balancing on incomplete data. A move on eviction takes one pod off a
         node that it has to leave anyway, and is checked live before anything is evicted.
@@ -84,13 +90,15 @@ class Pause(msgspec.Struct, frozen=True, rename="camel"):
 class LastCheck(msgspec.Struct, frozen=True, rename="camel"):
     at: _Time
     took_seconds: float
-    """From reading the cluster to the finished plan."""
+    """Seconds from reading the cluster to the finished plan."""
     moves: int = 0
-    """As many as were proposed, whether they are made or not."""
+    """The number of proposed moves, whether or not they are made."""
     refused: Mapping[str, int] = {}
     """How many pods were refused, by reason."""
     usage_source: str = ""
     assumptions: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+    """What held back moves (windows, moves per hour), and until when, in words."""
 
 
 class NodeLoad(msgspec.Struct, frozen=True, rename="camel"):
@@ -109,6 +117,25 @@ class ResourceBalance(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def spread(self) -> float:
         return self.most.percent - self.least.percent
+
+
+class SpreadChange(msgspec.Struct, frozen=True, rename="camel"):
+    """Spread of one resource over nodes, in percentage points: before the moves of a plan, and after them."""
+
+    resource: str
+    before: float
+    after: float
+
+
+class DryRunEvidence(msgspec.Struct, frozen=True, rename="camel"):
+    """The moves that a dry run would have made."""
+
+    since: _Time
+    """Start of the dry run, at most a week ago."""
+    moves: int = 0
+    """Pods that checks would have moved since then; planned again, check after check, they count once."""
+    spreads: tuple[SpreadChange, ...] = ()
+    """Spreads before and after the moves, as the last check expects them."""
 
 
 class FailingPod(msgspec.Struct, frozen=True, rename="camel"):
@@ -137,6 +164,12 @@ class NodeInMaintenance(msgspec.Struct, frozen=True, rename="camel"):
     message: str = ""
 
 
+class DetectedAutoscaler(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    how: str
+    """How it was found, in words, or that it is configured."""
+
+
 class DaemonStatus(msgspec.Struct, frozen=True, rename="camel"):
     """The state that the leader saw at `updated`."""
 
@@ -146,11 +179,15 @@ class DaemonStatus(msgspec.Struct, frozen=True, rename="camel"):
     configuration: str = ""
     """A message about the configuration file, such as why a change is not applied."""
     last_check: LastCheck | None = None
+    dry_run: DryRunEvidence | None = None
+    """Set while plans are made and not executed."""
     halts: tuple[Halt, ...] = ()
     balance: tuple[ResourceBalance, ...] = ()
     failing: tuple[FailingPod, ...] = ()
     suspects: tuple[SuspectNode, ...] = ()
     maintenance: tuple[NodeInMaintenance, ...] = ()
+    autoscalers: tuple[DetectedAutoscaler, ...] = ()
+    """Components that remove nodes that are not needed."""
 
 
 class UnreadableState(ValueError):  # noqa: N818 - says what it is
@@ -158,12 +195,13 @@ class UnreadableState(ValueError):  # noqa: N818 - says what it is
 
 
 def decode_pause(data: Mapping[str, str]) -> Pause:
-    """Raises `UnreadableState`: an unreadable pause must not count as "not paused"."""
+    """Decode the pause; raise `UnreadableState`, because an unreadable pause must not count as "not
+    paused"."""
     return _read(data, "pause", Pause) or Pause()
 
 
 def decode_status(data: Mapping[str, str]) -> DaemonStatus | None:
-    """None if no leader has written one yet. Raises `UnreadableState`."""
+    """Decode the status; None if no leader has written one yet. Raise `UnreadableState`."""
     return _read(data, "status", DaemonStatus)
 
 
@@ -179,7 +217,7 @@ def _read(data: Mapping[str, str], key: str, kind: type[_T]) -> _T | None:
         return None
     try:
         return msgspec.json.decode(data[key], type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise UnreadableState(f"{key} can't be read: {error}") from error
 
 

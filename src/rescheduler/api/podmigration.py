@@ -1,4 +1,4 @@
-"""The custom resource `PodMigration`: one move of one pod, from request to end.
+"""The custom resource `PodMigration`: one move of one pod, from request to end; and the traits of strategies.
 
 The CustomResourceDefinition (`podmigration_crd`) is generated from these types, so the schema of the API
 server can't differ from what the code reads and writes.
@@ -7,21 +7,29 @@ server can't differ from what the code reads and writes.
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
 
+from rescheduler.api.well_known_names import BALANCE_ANNOTATION, PLAN_ANNOTATION, REQUESTED_BY_ANNOTATION
+
 __all__ = [
+    "BUILT_IN_TRAITS",
     "COPY_FAILING",
+    "EVACUATION",
     "EVICTION",
     "FAILED_PODS",
     "MANUAL",
     "MAX_GROUP_SIZE",
     "MAX_SIBLINGS",
     "MAX_TEXT_LENGTH",
+    "STRATEGY_ENTRY_POINTS",
     "ConditionType",
     "ControllerReference",
     "Handover",
@@ -31,23 +39,100 @@ __all__ = [
     "MigrationSpec",
     "MigrationStatus",
     "PodReference",
+    "RoomReference",
+    "StrategyTraits",
     "UnreadableMigration",
     "decode_migration",
     "label_value",
+    "traits_of",
 ]
 
 
 MANUAL: Final = "Manual"
 """The strategy of a move that a user requested."""
-
 FAILED_PODS: Final = "FailedPods"
 """The strategy of a move that gives a failing pod another node."""
-
+EVACUATION: Final = "Evacuation"
+"""The strategy of moves off nodes that give a signal of `evacuateOn`."""
 EVICTION: Final = "Eviction"
 """The strategy of a move that another client caused: it wanted to evict the pod."""
 
 COPY_FAILING: Final = "CopyFailing"
 """The failure of a migration whose copy can't run."""
+
+# Planner and controllers ask `traits_of(name)` for a trait instead of comparing names. Built-in strategies
+# declare their traits here, plugins in the attribute `traits` of their class.
+STRATEGY_ENTRY_POINTS: Final = "rescheduler.strategies"
+"""The group of entry points in which plugins register their strategies."""
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyTraits:
+    """What must be known about a strategy. The defaults fit one that improves placement, such as
+    LoadBalancing."""
+
+    urgent: bool = False
+    """Its pods must leave their node: some protections don't apply, and its moves start before others."""
+    ignores_windows: bool = False
+    """Its moves also start outside maintenance windows."""
+    retries: bool = True
+    """A failed migration is tried again on the same target, up to `maxRetries` times."""
+    recovers: bool = False
+    """Its pods fail where they run. Each move counts as an attempt on the workload's ledger."""
+    consolidates: bool = False
+    """It decides which nodes are not needed, so it may fill one that an autoscaler would remove next."""
+    balances: bool = False
+    """It acts on the load of nodes: a move for a preference must not give it anything to do."""
+    requested: bool = False
+    """A user or client requested this very move: `minPodAge` and `podCooldown` don't apply."""
+    on_eviction: bool = False
+    """Another client waits to evict the pod: the move has a deadline, and waits for room without failing."""
+    evacuates: bool = False
+    """Its node goes away at a time of its own: if the migration has a deadline, it is given up then."""
+
+
+BUILT_IN_TRAITS: Final[Mapping[str, StrategyTraits]] = {
+    FAILED_PODS: StrategyTraits(urgent=True, ignores_windows=True, retries=False, recovers=True),
+    MANUAL: StrategyTraits(urgent=True, ignores_windows=True, requested=True),
+    EVICTION: StrategyTraits(urgent=True, ignores_windows=True, requested=True, on_eviction=True),
+    EVACUATION: StrategyTraits(urgent=True, ignores_windows=True, evacuates=True),
+    "NodeMaintenance": StrategyTraits(urgent=True),
+    "CostOptimization": StrategyTraits(consolidates=True),
+    "LoadBalancing": StrategyTraits(balances=True),
+    "MakeRoom": StrategyTraits(),
+    "PlacementDrift": StrategyTraits(),
+    "ResourceOptimization": StrategyTraits(balances=True),
+    "TopologySpread": StrategyTraits(),
+}
+
+_DEFAULT: Final = StrategyTraits()
+
+
+def traits_of(strategy: str) -> StrategyTraits:
+    """Return the traits of the strategy with this name; the defaults if it is unknown."""
+    found = BUILT_IN_TRAITS.get(strategy)
+    if found is None:
+        return _plugin_traits(strategy) if strategy in _plugin_names() else _DEFAULT
+    return found
+
+
+@cache
+def _plugin_names() -> frozenset[str]:
+    return frozenset(entry_points(group=STRATEGY_ENTRY_POINTS).names)
+
+
+@cache
+def _plugin_traits(strategy: str) -> StrategyTraits:
+    """Load a plugin and return what it declares.
+
+    A plugin that can't be loaded has the defaults; `strategies_of` reports it if a policy enables it.
+    """
+    try:
+        (plugin,) = entry_points(group=STRATEGY_ENTRY_POINTS, name=strategy)
+        declared = plugin.load().traits
+    except Exception:  # noqa: BLE001 - a plugin may raise anything
+        return _DEFAULT
+    return declared if isinstance(declared, StrategyTraits) else _DEFAULT
 
 
 class Handover(StrEnum):
@@ -60,7 +145,7 @@ class Handover(StrEnum):
 
     @property
     def source_stays(self) -> bool:
-        """Whether the pod exists twice for a while, so that its successor must fit beside it."""
+        """Return whether the pod exists twice for a while, so that its successor must fit beside it."""
         return self in {Handover.ADOPT, Handover.COPY}
 
 
@@ -111,6 +196,19 @@ class ControllerReference(msgspec.Struct, frozen=True, rename="camel"):
     uid: _Uid
 
 
+class RoomReference(msgspec.Struct, frozen=True, rename="camel"):
+    """Room on a node for a pod that waits to be scheduled, in any namespace."""
+
+    namespace: _Name
+    name: _Name
+    uid: _Uid
+    node: _Name
+
+    @property
+    def pod_key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
 class MigrationSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The requested move. It is immutable: for another move, create another PodMigration."""
 
@@ -142,8 +240,15 @@ class MigrationSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     ] = 0
     deadline: Annotated[
         _Time | None,
-        Meta(description="When a move on eviction (strategy Eviction) is given up, at the latest."),
+        Meta(description="When a move of strategy Eviction or Evacuation is given up, at the latest."),
     ] = None
+    rooms: Annotated[
+        tuple[RoomReference, ...],
+        Meta(
+            max_length=MAX_GROUP_SIZE,
+            description="Pending pods that it makes room for, with others; they are nominated meanwhile.",
+        ),
+    ] = ()
     replicas: Annotated[
         int,
         Meta(
@@ -223,6 +328,12 @@ class Migration(msgspec.Struct, frozen=True):
     finalizers: tuple[str, ...]
     spec: MigrationSpec
     status: MigrationStatus
+    plan: str = ""
+    """Id of the plan that requested it, from an annotation."""
+    balance: str = ""
+    """Spreads of node loads before and after that plan as JSON, from an annotation."""
+    requested_by: str = ""
+    """The user of the command that requested it, from an annotation."""
 
     @property
     def pod_key(self) -> str:
@@ -238,7 +349,7 @@ class Migration(msgspec.Struct, frozen=True):
 
     @property
     def target_node(self) -> str:
-        """The chosen node, else the requested one; empty if there is none yet."""
+        """Return the chosen node, else the requested one; empty if there is none yet."""
         return self.status.target_node or self.spec.target_node
 
 
@@ -247,7 +358,7 @@ class UnreadableMigration(ValueError):  # noqa: N818 - says what the object is
 
 
 def decode_migration(item: Mapping[str, Any]) -> Migration:
-    """Raises `UnreadableMigration`, naming the object and the field."""
+    """Decode a PodMigration; raise `UnreadableMigration`, which names the object and the field."""
     metadata = item["metadata"]
     key = f"{metadata['namespace']}/{metadata['name']}"
     try:
@@ -255,6 +366,7 @@ def decode_migration(item: Mapping[str, Any]) -> Migration:
         status = msgspec.convert(item.get("status") or {}, MigrationStatus)
     except msgspec.ValidationError as error:
         raise UnreadableMigration(f"PodMigration {key} is invalid: {error}") from error
+    said = metadata.get("annotations") or {}
     return Migration(
         key=key,
         namespace=metadata["namespace"],
@@ -267,6 +379,9 @@ def decode_migration(item: Mapping[str, Any]) -> Migration:
         finalizers=tuple(metadata.get("finalizers") or ()),
         spec=spec,
         status=status,
+        plan=said.get(PLAN_ANNOTATION, ""),
+        balance=said.get(BALANCE_ANNOTATION, ""),
+        requested_by=said.get(REQUESTED_BY_ANNOTATION, ""),
     )
 
 

@@ -29,7 +29,7 @@ _STRUCTURAL_KEYWORDS: Final = frozenset(
         "type",
     }
 )
-"""Of JSON Schema, what structural schemas know and our types use."""
+"""The keywords of JSON Schema that structural schemas know and our types use."""
 
 _SPEC_IS_IMMUTABLE: Final = {
     "rule": "self == oldSelf",
@@ -51,7 +51,7 @@ _PRINTER_COLUMNS: Final = (
     ("Handover", "string", ".status.handover", 1),
     ("Message", "string", ".status.message", 1),
 )
-"""Those with priority 1 are shown with `-o wide`."""
+"""The columns of `kubectl get`; those with priority 1 are shown with `-o wide`."""
 
 
 def podmigration_crd() -> dict[str, Any]:
@@ -128,7 +128,8 @@ def _structural_schema(of: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _inlined_schema(schema: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
-    """References are put in place, "this or null" becomes "this": an absent field is the null of the API."""
+    """Return the schema with references resolved and "this or null" as "this": in the API, null is an absent
+    field."""
     if "$ref" in schema:
         schema = named[schema["$ref"]] | {key: value for key, value in schema.items() if key != "$ref"}
     if "anyOf" in schema:

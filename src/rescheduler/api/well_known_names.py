@@ -10,9 +10,15 @@ __all__ = [
     "ANNOTATION_PREFIXES",
     "API_VERSION",
     "AVOIDED_NODES_ANNOTATION",
+    "BALANCE_ANNOTATION",
     "CONTINUES_ANNOTATION",
     "CORDONED_BY_ANNOTATION",
+    "DO_NOT_DISRUPT_ADDED_ANNOTATION",
+    "DRAIN_CONDITIONS",
+    "DRAIN_REASON",
+    "DRY_RUN_LEASE_SUFFIX",
     "EMPTY_CONDITION",
+    "EVICTION_RESPONDER",
     "EVICTION_WEBHOOK",
     "FAILED_ATTEMPTS_ANNOTATION",
     "FINALIZER",
@@ -21,7 +27,10 @@ __all__ = [
     "HANDOVER_ANNOTATION",
     "INCLUDES_SYSTEM_ANNOTATION",
     "INSTALL_ID",
+    "KARPENTER_DO_NOT_DISRUPT_ANNOTATION",
+    "KARPENTER_NODE_POOL_LABEL",
     "MAINTENANCE_LABEL",
+    "MAX_MOVES_ANNOTATION",
     "MIGRATED_FROM_LABEL",
     "MIGRATION_ID_LABEL",
     "MIGRATION_LABELS",
@@ -31,18 +40,23 @@ __all__ = [
     "NEXT_HOP_ANNOTATION",
     "ORIGINAL_POD_ANNOTATION",
     "ORIGINAL_POD_NAME_ANNOTATION",
+    "PLAN_ANNOTATION",
     "POD_MIGRATION_KIND",
+    "PRIVILEGED_COPIES_LABEL",
     "PROBE_ANSWERED",
     "PROBE_LABEL",
+    "REQUESTED_BY_ANNOTATION",
     "RESCHEDULING_LABEL",
     "SAFE_EVICTIONS_ANNOTATION",
     "SAFE_EVICTIONS_DEADLINE_ANNOTATION",
     "SCHEDULING_GATE",
     "SHARED_INSTALL_ID",
+    "SHUTDOWN_DELAY_ANNOTATION",
     "STEERED_BY_ANNOTATION",
     "STEERING_WEBHOOK",
     "SYNC_REQUESTED_ANNOTATION",
     "VERSION",
+    "WINDOWS_ANNOTATION",
     "cluster_scoped_name",
     "install_id",
     "install_labels",
@@ -70,6 +84,15 @@ NEXT_HOP_ANNOTATION: Final = f"{GROUP}/goes-on-to"
 
 CONTINUES_ANNOTATION: Final = f"{GROUP}/continues"
 """On a migration from an intermediate node: the name of the migration that moved the pod there."""
+
+PLAN_ANNOTATION: Final = f"{GROUP}/plan"
+"""On a PodMigration: the id of the plan that requested it."""
+
+BALANCE_ANNOTATION: Final = f"{GROUP}/balance"
+"""On a PodMigration: spreads of node loads before the plan and as it expected them, as JSON."""
+
+REQUESTED_BY_ANNOTATION: Final = f"{GROUP}/requested-by"
+"""On a PodMigration: the user of the command that requested it."""
 
 INCLUDES_SYSTEM_ANNOTATION: Final = f"{GROUP}/includes-system"
 """`true` if the user who drains the node also wants system pods to be moved."""
@@ -104,6 +127,13 @@ AVOIDED_NODES_ANNOTATION: Final = f"{GROUP}/avoids"
 SYNC_REQUESTED_ANNOTATION: Final = f"{GROUP}/budget-sync-requested"
 """On a copy: the number of requests and the time of the last one, such as `2 2026-01-31T12:00:00Z`."""
 
+DO_NOT_DISRUPT_ADDED_ANNOTATION: Final = f"{GROUP}/do-not-disrupt-added"
+"""On a source pod: rescheduler added Karpenter's annotation, and removes it on a rollback."""
+
+KARPENTER_DO_NOT_DISRUPT_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"
+KARPENTER_NODE_POOL_LABEL: Final = "karpenter.sh/nodepool"
+"""The label of every node that Karpenter manages."""
+
 SCHEDULING_GATE: Final = f"{GROUP}/nominate"
 """Holds a copy until its target node is nominated."""
 
@@ -115,6 +145,11 @@ PROBE_LABEL: Final = f"{GROUP}/webhook-probe"
 RESCHEDULING_LABEL: Final = f"{_LEGACY_GROUP}/rescheduling"
 """`disabled` excludes a pod."""
 
+SHUTDOWN_DELAY_ANNOTATION: Final = f"{GROUP}/shutdown-delay"
+"""On a pod, a workload or a namespace: for how long new pods keep serving before they get SIGTERM."""
+PRIVILEGED_COPIES_LABEL: Final = f"{GROUP}/privileged-copies"
+"""On a namespace, `true`: copies there may access their host, or use powerful service accounts."""
+
 HANDOVER_ANNOTATION: Final = f"{GROUP}/handover"
 """The handover for pods of this workload."""
 
@@ -123,6 +158,12 @@ SAFE_EVICTIONS_ANNOTATION: Final = f"{GROUP}/safe-evictions"
 
 SAFE_EVICTIONS_DEADLINE_ANNOTATION: Final = f"{GROUP}/safe-evictions-deadline"
 """On a workload or a namespace: how long such a move may take; at most as long as configured."""
+
+WINDOWS_ANNOTATION: Final = f"{GROUP}/windows"
+"""On a workload or a namespace: when its pods may be moved for a better placement."""
+
+MAX_MOVES_ANNOTATION: Final = f"{GROUP}/max-moves-per-hour"
+"""On a workload or a namespace: how many of its pods may be moved per hour, as a number or percentage."""
 
 FAILED_ATTEMPTS_ANNOTATION: Final = f"{GROUP}/failed-attempts"
 """Set by rescheduler: the ledger of nodes on which pods of the workload failed."""
@@ -142,6 +183,15 @@ annotation has no meaning and is removed.
 EMPTY_CONDITION: Final = f"{GROUP}/Empty"
 """Condition of a node in maintenance: whether all pods that must be moved are gone, and if not, why."""
 
+DRAIN_CONDITIONS: Final = ("DrainInProgress", "Drained")
+"""Well-known conditions of nodes (KEP-5683) that rescheduler sets on the nodes it empties, where the server
+knows them."""
+DRAIN_REASON: Final = "Rescheduler"
+"""The reason of those that rescheduler set; it leaves those of others alone."""
+
+EVICTION_RESPONDER: Final = f"{GROUP}/responder"
+"""Pods with this name among `spec.evictionResponders` are moved when an Eviction object asks for it."""
+
 # -- webhooks
 
 STEERING_WEBHOOK: Final = "steering.rescheduler.dev"
@@ -156,6 +206,9 @@ PROBE_ANSWERED: Final = "WebhookProbeAnswered"
 # There is one installation per namespace, so the namespace is its id. All its objects carry the id as a
 # label; the names of cluster-scoped objects contain it, too. The label says which objects an installation may
 # remove. It does not prove that an installation exists: anyone who may write to a namespace can set it.
+
+DRY_RUN_LEASE_SUFFIX: Final = "-dry-run"
+"""The suffix of the name of a second Lease, whose holder reports a dry run."""
 
 INSTALL_ID: Final = f"{GROUP}/install-id"
 

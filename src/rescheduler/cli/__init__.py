@@ -1,5 +1,6 @@
 """The command line. Each command is imported only when it is used, so that `--help` is fast."""
 
+import difflib
 import importlib
 import inspect
 from typing import NamedTuple
@@ -21,6 +22,10 @@ COMMANDS = {
         "rescheduler.cli.commands.plan_commands:apply",
         "Move pods as planned and show the progress.",
     ),
+    "completion": _Command(
+        "rescheduler.cli.commands.setup_commands:completion",
+        "Print a script that completes commands in your shell.",
+    ),
     "config": _Command(
         "rescheduler.cli.commands.setup_commands:config", "Check a configuration file or show the defaults."
     ),
@@ -29,12 +34,20 @@ COMMANDS = {
         "Show rescheduler at work for two minutes in a simulated cluster.",
     ),
     "drain": _Command(
-        "rescheduler.cli.commands.move_commands:drain",
+        "rescheduler.cli.commands.drain_commands:drain",
         "Drain nodes: each pod's copy is ready before the pod is evicted.",
     ),
     "explain": _Command(
-        "rescheduler.cli.commands.plan_commands:explain",
+        "rescheduler.cli.commands.placement_commands:explain",
         "Explain why a pod can't move, or what can leave or enter a node.",
+    ),
+    "fit": _Command(
+        "rescheduler.cli.commands.placement_commands:fit",
+        "Show whether a pod would fit, and what would have to move.",
+    ),
+    "history": _Command(
+        "rescheduler.cli.commands.history_commands:history",
+        "Show which pods moved, why, and who decided it.",
     ),
     "manifests": _Command(
         "rescheduler.cli.commands.setup_commands:manifests",
@@ -69,24 +82,36 @@ COMMANDS = {
         "Simulate checks in a saved cluster and show the moves.",
     ),
     "simulator": _Command(
-        "rescheduler.cli.commands.simulator_command:simulator",
+        "rescheduler.cli.commands.saved_cluster_commands:simulator",
         "Run a simulated cluster until Ctrl-C, and write a kubeconfig for it.",
     ),
     "snapshot": _Command(
         "rescheduler.cli.commands.saved_cluster_commands:snapshot",
         "Save the cluster to a file.",
     ),
+    "top": _Command(
+        "rescheduler.cli.commands.top_command:top",
+        "Show nodes, moves and halts live in the terminal.",
+    ),
     "undrain": _Command(
-        "rescheduler.cli.commands.move_commands:undrain",
+        "rescheduler.cli.commands.drain_commands:undrain",
         "Return nodes to service: end maintenance and uncordon them.",
+    ),
+    "undo": _Command(
+        "rescheduler.cli.commands.history_commands:undo",
+        "Move pods back to where they were before a move, a plan or a time.",
     ),
     "uninstall": _Command(
         "rescheduler.cli.commands.uninstall_command:uninstall",
         "Remove rescheduler from the cluster.",
     ),
     "status": _Command(
-        "rescheduler.cli.commands.daemon_commands:status",
+        "rescheduler.cli.commands.status_command:status",
         "Show the leader, the last check, halts, balance and problems.",
+    ),
+    "version": _Command(
+        "rescheduler.cli.commands.daemon_commands:version",
+        "Print the versions of program, daemon and API server.",
     ),
     "web": _Command(
         "rescheduler.cli.commands.web_command:web",
@@ -112,6 +137,17 @@ class _Commands(click.Group):
         if not details.startswith(summary):
             command.help = f"{summary}\n\n{details}".rstrip()
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command, or suggest the one that was probably meant."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+            near = difflib.get_close_matches(name, self.list_commands(ctx), n=2)
+            hint = f" Did you mean {' or '.join(near)}?" if near else ""
+            ctx.fail(f'unknown command "{name}".{hint}')
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -1,44 +1,37 @@
-"""The cluster that a command works with: its options, how it is read, and how errors end the command.
+"""The cluster that a command works with: its configuration, how it is read, how errors end the command.
 
 Slow imports are inside the functions, because `--help` imports this module too.
 """
 
 import asyncio
 import contextlib
-import functools
 import gc
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import MAXYEAR, MINYEAR, UTC, datetime
+from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-import click
-
-from rescheduler.cli.terminal import echo
+from rescheduler.cli.terminal import echo, echo_lines, terminal_of, wrapped
 
 if TYPE_CHECKING:
+    from rescheduler.cluster.pod_record import PodRecord
     from rescheduler.cluster.snapshot import Snapshot
     from rescheduler.cluster.sources.cluster_kinds import ClusterReading, WebhookProbeResult
+    from rescheduler.config.config_loader import LoadedConfiguration
     from rescheduler.config.policy import Configuration, Policy
+    from rescheduler.install.cluster_installation import InstalledConfiguration
     from rescheduler.kube.client import Client
 __all__ = [
     "EXIT_ERROR",
     "EXIT_USAGE_ERROR",
     "ClusterSource",
-    "cluster_and_config_options",
-    "cluster_connection_options",
-    "cluster_options",
     "exit_with_error",
-    "live_cluster_options",
-    "namespace_option",
-    "object_key",
     "print_note",
     "read_input_file",
-    "saved_cluster_options",
     "saved_reading",
 ]
 
@@ -57,34 +50,81 @@ class ClusterSource:
     config: str | None
     now: datetime | None
     content: bytes | None = None
-    """Of the saved cluster, if it was read already."""
+    """The content of the saved cluster, if it was read already."""
+    defaults: bool = False
+    """Whether to ignore the configuration of the installed daemon."""
 
     def configuration(self) -> "Configuration":
-        """Return the configuration; exit if it is invalid."""
+        """Return the configuration of the file, or the defaults; exit if it is invalid."""
         if self.config is None:
             from rescheduler.config.policy import Configuration  # noqa: PLC0415 - without what reads files
 
             return Configuration()
         from rescheduler.config.config_loader import load_file  # noqa: PLC0415
-        from rescheduler.config.config_validation import (  # noqa: PLC0415
-            ConfigurationError,
-            known_strategies,
+
+        return _loaded(lambda strategies: load_file(Path(self.config or ""), strategies), self.config)
+
+    def effective_configuration(self) -> "Configuration":
+        """Return the configuration that the installed daemon uses, unless the user says otherwise.
+
+        A plan that the daemon would not make is misleading. Prints which configuration is used.
+        """
+        if self.config is not None:
+            _print_words(f"Using the configuration in {self.config}.")
+        if self.config is not None or self.saved is not None or self.defaults:
+            return self.configuration()
+        found, why_not = self._installed_configuration()
+        if found is None:
+            _print_words(f"Using the default configuration: {why_not}.")
+            return self.configuration()
+        from rescheduler.config.config_loader import load_content  # noqa: PLC0415
+
+        loaded = _loaded(
+            lambda strategies: load_content(found.content, strategies, source=found.source),
+            found.source,
+            "To use another one, specify --config or --defaults.",
+        )
+        _print_words(f"Using the configuration of the installed daemon ({found.source}).")
+        election = loaded.leader_election
+        return replace(
+            loaded,
+            # The path of a kubeconfig is one of the daemon's container.
+            client_connection=replace(loaded.client_connection, kubeconfig=None),
+            leader_election=replace(
+                election, resource_namespace=election.resource_namespace or found.namespace
+            ),
         )
 
-        try:
-            loaded = load_file(Path(self.config), known_strategies())
-        except ConfigurationError as error:
-            exit_with_error(str(error), EXIT_USAGE_ERROR)
-        for note in loaded.notes:
-            print_note(f"{self.config}: {note}")
-        return loaded.configuration
+    def _installed_configuration(self) -> "tuple[InstalledConfiguration | None, str]":
+        """Return the daemon's configuration, or None and the reason."""
+
+        async def read(client: "Client") -> "tuple[InstalledConfiguration | None, str]":
+            from rescheduler.config.policy import LeaderElection  # noqa: PLC0415
+            from rescheduler.install.cluster_installation import (  # noqa: PLC0415
+                AmbiguousInstallation,
+                read_installed_configuration,
+            )
+            from rescheduler.kube.errors import Forbidden, NotFound  # noqa: PLC0415
+
+            try:
+                found = await read_installed_configuration(client, LeaderElection().resource_name)
+            except (AmbiguousInstallation, Forbidden, NotFound) as error:
+                return None, str(error).rstrip(".")
+            return found, "rescheduler is not installed in this cluster"
+
+        found: tuple[InstalledConfiguration | None, str] = self.with_client(None, read)
+        return found
 
     def read_snapshot(
-        self, configuration: "Configuration", *, meanwhile: Sequence[str] = ()
+        self,
+        configuration: "Configuration",
+        *,
+        meanwhile: Sequence[str] = (),
+        more_pods: "Sequence[PodRecord]" = (),
     ) -> "tuple[Snapshot, WebhookProbeResult]":
         """Return a snapshot of the cluster and the result of the webhook probe; exit if it can't be read.
 
-        `meanwhile` names modules to import while the server answers.
+        `meanwhile` names modules to import while the server answers; `more_pods` are added to the cluster.
         """
         with _without_garbage_collection():
             if self.saved is not None:
@@ -100,6 +140,8 @@ class ClusterSource:
                 reading.now_s = self.now.timestamp()
             for note in reading.notes:
                 print_note(note)
+            for pod in more_pods:
+                reading.state.apply_pod(pod)
             webhook = reading.webhook
             if configuration.policy.scheduler_extender:
                 webhook = webhook._replace(steers=True)
@@ -141,11 +183,21 @@ class ClusterSource:
             async with contextlib.AsyncExitStack() as stack:
                 from rescheduler.kube.access import cluster_config  # noqa: PLC0415
                 from rescheduler.kube.client import Client  # noqa: PLC0415
+                from rescheduler.kube.errors import Unreachable  # noqa: PLC0415
                 from rescheduler.kube.http_transport import HttpTransport  # noqa: PLC0415
 
-                network = HttpTransport(cluster_config.load_cluster_access(named or None, self.context))
+                access = cluster_config.load_cluster_access(named or None, self.context)
+                network = HttpTransport(access)
                 stack.push_async_callback(network.close)
-                return await use(Client(network))
+                try:
+                    return await use(Client(network))
+                except Unreachable as error:
+                    if error.may_have_happened:
+                        raise
+                    # Which of many requests came first says nothing about a server that doesn't answer.
+                    why = error.why.removeprefix(f"{access.server}: ")
+                    advice = f"can't reach the API server {access.server}: {why}. {error.advice()}"
+                    exit_with_error(f"{advice} The address is from {access.source}.", EXIT_ERROR)
 
         with _exit_on_cluster_error():
             return asyncio.run(used())
@@ -174,93 +226,19 @@ class ClusterSource:
         return reading
 
 
-def _parse_time(_ctx: click.Context, _option: click.Parameter, value: str | None) -> datetime | None:
-    if value is None:
-        return None
+def _loaded(
+    load: "Callable[[Collection[str]], LoadedConfiguration]", source: str, remedy: str = ""
+) -> "Configuration":
+    """Return the configuration and print its notes; exit if it is invalid."""
+    from rescheduler.config.config_validation import ConfigurationError, known_strategies  # noqa: PLC0415
+
     try:
-        found = datetime.fromisoformat(value)
-        found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        found = datetime.min.replace(tzinfo=UTC)
-    if not MINYEAR < found.year < MAXYEAR:  # in some time zone, the first and the last year overflow
-        raise click.BadParameter(f'"{value}" is not a time such as 2026-03-02T12:00:00Z')
-    return found
-
-
-_CLUSTER_OPTIONS = (
-    click.option(
-        "--from", "saved", metavar="FILE", help="Read a saved cluster from FILE (- for standard input)."
-    ),
-    click.option("--kubeconfig", metavar="FILE", help="Kubeconfig file; defaults to the one kubectl uses."),
-    click.option("--context", metavar="NAME", help="Kubeconfig context; defaults to the current one."),
-)
-_CONFIG_OPTIONS = (
-    click.option(
-        "--config",
-        metavar="FILE",
-        help="Configuration file (docs/configuration.md); without it, all settings have their defaults.",
-    ),
-    click.option(
-        "--now",
-        metavar="TIME",
-        callback=_parse_time,
-        help="Time to assume for ages and windows, such as 2026-03-02T12:00:00Z.",
-    ),
-)
-
-
-def cluster_options(command: F) -> F:
-    """Add the options for a live or saved cluster, passed as `cluster`."""
-    return _with_cluster_source(command, _CLUSTER_OPTIONS)
-
-
-def cluster_and_config_options(command: F) -> F:
-    """Add the options for a live or saved cluster and the configuration, passed as `cluster`."""
-    return _with_cluster_source(command, (*_CLUSTER_OPTIONS, *_CONFIG_OPTIONS))
-
-
-def cluster_connection_options(command: F) -> F:
-    """Add the options for a live cluster, passed as `cluster`."""
-    return _with_cluster_source(command, _CLUSTER_OPTIONS[1:])
-
-
-def live_cluster_options(command: F) -> F:
-    """Add the options for a live cluster and the configuration, passed as `cluster`."""
-    return _with_cluster_source(command, (*_CLUSTER_OPTIONS[1:], _CONFIG_OPTIONS[0]))
-
-
-def saved_cluster_options(command: F) -> F:
-    """Add the options for a saved cluster and the configuration, passed as `cluster`."""
-    required = click.option(
-        "--from",
-        "saved",
-        metavar="FILE",
-        required=True,
-        help="Read a saved cluster from FILE (- for standard input).",
-    )
-    return _with_cluster_source(command, (required, *_CONFIG_OPTIONS))
-
-
-def _with_cluster_source(command: F, options: tuple[Callable[[F], F], ...]) -> F:
-    @functools.wraps(command)
-    def with_cluster(
-        *args: Any,
-        kubeconfig: str | None = None,
-        context: str | None = None,
-        saved: str | None = None,
-        config: str | None = None,
-        now: datetime | None = None,
-        **more: Any,
-    ) -> Any:
-        if saved is not None and (kubeconfig or context):
-            raise click.UsageError("--from can't be combined with --kubeconfig or --context")
-        return command(*args, cluster=ClusterSource(saved, kubeconfig, context, config, now), **more)
-
-    decorated: Any = with_cluster
-    for option in reversed(options):
-        decorated = option(decorated)
-    found: F = decorated
-    return found
+        loaded = load(known_strategies())
+    except ConfigurationError as error:
+        exit_with_error(f"{error}\n{remedy}".rstrip(), EXIT_USAGE_ERROR)
+    for note in loaded.notes:
+        print_note(f"{source}: {note}")
+    return loaded.configuration
 
 
 def read_input_file(file: str) -> tuple[bytes, str]:
@@ -322,23 +300,14 @@ def _exit_on_cluster_error() -> Iterator[None]:
 
 
 def print_note(message: str) -> None:
-    echo(f"note: {message}", err=True)
+    _print_words(f"note: {message}")
+
+
+def _print_words(text: str) -> None:
+    """Print text to stderr; a terminal would break lines within a word."""
+    echo_lines(wrapped(terminal_of(sys.stderr), text, indent=""), err=True)
 
 
 def exit_with_error(message: str, code: int) -> NoReturn:
     echo(message, err=True)
     sys.exit(code)
-
-
-namespace_option = click.option(
-    "-n", "--namespace", metavar="NAME", help="Namespace; defaults to the one of the context."
-)
-
-
-def object_key(name: str, namespace: str | None, cluster: ClusterSource) -> str:
-    """Return `namespace/name` for an object that is named as for kubectl, or as NAMESPACE/NAME."""
-    if "/" not in name:
-        return f"{namespace or cluster.default_namespace()}/{name}"
-    if namespace is not None and not name.startswith(f"{namespace}/"):
-        raise click.UsageError(f"{name} and -n {namespace} name different namespaces")
-    return name

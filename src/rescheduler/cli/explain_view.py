@@ -5,7 +5,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kubevalues.duration import short_duration
-from rescheduler.cli.terminal import Cell, Terminal, abbreviated_list, counted, load_cell, table, wrapped
+from rescheduler.cli.status_view import autoscaler_title
+from rescheduler.cli.terminal import (
+    Cell,
+    Terminal,
+    abbreviated_list,
+    counted,
+    fitting_table,
+    load_cell,
+    table,
+    wrapped,
+)
+from rescheduler.cluster.node_autoscalers import NO_REMOVAL
+from rescheduler.cluster.node_record import NodeEvacuation
 from rescheduler.planner.available_nodes import NodeAvailability, UnavailableNodes
 from rescheduler.planner.explanation import ExplainedPod, NodeExplanation, PodExplanation
 from rescheduler.planner.plan import Rejection
@@ -118,7 +130,9 @@ def explanation_lines(
 
 
 def _pod_lines(explained: PodExplanation, terminal: Terminal) -> Iterator[str]:
-    yield terminal.bold(explained.pod) + (f" on {explained.node}" if explained.node else " on no node")
+    name, where = terminal.bold(explained.pod), f"on {explained.node or 'no node'}"
+    is_narrow = terminal.is_narrower_than(len(explained.pod) + 1 + len(where))
+    yield from (name, where) if is_narrow else (f"{name} {where}",)
     yield ""
     yield from _eligibility_lines(explained, terminal)
     if explained.recovery is not None:
@@ -160,8 +174,8 @@ def _yes_or_no(is_so: bool, terminal: Terminal) -> str:
     return terminal.styled("yes", {"fg": "green"}) if is_so else terminal.styled("no", {"fg": "red"})
 
 
-def _rejection_lines(found: Iterable[Rejection], terminal: Terminal) -> Iterator[str]:
-    for each in found:
+def _rejection_lines(rejections: Iterable[Rejection], terminal: Terminal) -> Iterator[str]:
+    for each in rejections:
         by = f" ({each.by})" if each.by and each.by not in each.detail else ""
         yield from wrapped(terminal, f"{each.reason}: {each.detail}{by}", first="  - ", indent="    ")
         if remedy := meaning_and_remedy(each.reason)[1]:
@@ -183,9 +197,10 @@ def _target_lines(places: NodeAvailability, terminal: Terminal) -> Iterator[str]
 
 
 def _refused_node_lines(each: UnavailableNodes, terminal: Terminal) -> Iterator[str]:
-    yield (
-        f"  {counted(len(each.nodes), 'node')}: {terminal.styled(each.rule, {'fg': 'yellow'})}, {each.reason}"
+    first, *others = wrapped(
+        terminal, f"{counted(len(each.nodes), 'node')}: {each.rule}, {each.reason}", indent="    ", first="  "
     )
+    yield from (first.replace(each.rule, terminal.styled(each.rule, {"fg": "yellow"}), 1), *others)
     by_detail: dict[str, list[str]] = {}
     for node, detail in each.nodes:
         by_detail.setdefault(detail, []).append(node)
@@ -211,12 +226,17 @@ def _node_lines(explained: NodeExplanation, terminal: Terminal) -> Iterator[str]
         "Ready" if explained.ready else "not Ready",
         *(["cordoned"] if not explained.schedulable else []),
         *(["in maintenance"] if explained.in_maintenance else []),
+        *([_evacuation_words(explained.evacuation)] if explained.evacuation is not None else []),
     ]
     yield terminal.bold(explained.node) + f" is {', '.join(states)}"
     rows = [[Cell(name), load_cell(terminal, load, _BAR)] for name, load in explained.loads.items()]
     yield from table(terminal, ("", ""), rows, indent="  ")
     if explained.suspicion is not None:
         yield from suspicion_lines(explained.suspicion, terminal)
+    if explained.removal.by is not None:
+        yield f"  If it is empty, {autoscaler_title(explained.removal.by)} removes it."
+    elif explained.removal is not NO_REMOVAL:
+        yield from wrapped(terminal, f"No autoscaler removes it: {explained.removal.why}.", indent="  ")
     movable = [tenant for tenant in explained.tenants if not tenant.kept_by]
     yield ""
     yield (
@@ -230,6 +250,13 @@ def _node_lines(explained: NodeExplanation, terminal: Terminal) -> Iterator[str]
     yield from _incoming_pod_lines(explained, terminal)
 
 
+def _evacuation_words(evacuation: NodeEvacuation) -> str:
+    if evacuation.deadline_s is None:
+        return f"evacuated ({evacuation.reason})"
+    deadline = datetime.fromtimestamp(evacuation.deadline_s, UTC)
+    return f"evacuated ({evacuation.reason}) until {deadline:%H:%M:%S} UTC"
+
+
 def _movable_pod_lines(movable: Sequence[ExplainedPod], terminal: Terminal) -> Iterator[str]:
     limit = _limit(terminal, len(movable), 2 * _MAX_ITEMS_ON_SCREEN)
     rows = [
@@ -241,7 +268,7 @@ def _movable_pod_lines(movable: Sequence[ExplainedPod], terminal: Terminal) -> I
         for tenant in movable[:limit]
     ]
     if rows:
-        yield from table(terminal, ("", "", ""), rows, shrinking=(0,), indent="  ")
+        yield from fitting_table(terminal, ("", "", ""), rows, dropped_first=(1, 2), min_last=19, indent="  ")
     if len(movable) > limit:
         yield terminal.dim(f"  and {len(movable) - limit} more")
 
@@ -336,6 +363,9 @@ def _node_document(explained: NodeExplanation) -> JsonObject:
         "ready": explained.ready,
         "schedulable": explained.schedulable,
         "inMaintenance": explained.in_maintenance,
+        "evacuatedBecause": None if explained.evacuation is None else explained.evacuation.reason,
+        "removedBy": explained.removal.by and explained.removal.by.value,
+        "notRemovedBecause": explained.removal.why,
         "inWindow": explained.in_window,
         "suspect": suspicion_document(explained.suspicion),
         "loads": dict(explained.loads),
@@ -356,7 +386,7 @@ def _node_pod_document(tenant: ExplainedPod) -> JsonObject:
     }
 
 
-def _rejection_documents(found: Iterable[Rejection]) -> list[JsonObject]:
+def _rejection_documents(rejections: Iterable[Rejection]) -> list[JsonObject]:
     return [
         {
             "reason": str(each.reason),
@@ -364,5 +394,5 @@ def _rejection_documents(found: Iterable[Rejection]) -> list[JsonObject]:
             "detail": each.detail,
             "remedy": meaning_and_remedy(each.reason)[1],
         }
-        for each in found
+        for each in rejections
     ]

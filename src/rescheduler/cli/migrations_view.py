@@ -1,8 +1,9 @@
 """Migrations as text: a list, one in detail, and single changes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from kubevalues.duration import short_duration
 from rescheduler.api.podmigration import (
@@ -12,11 +13,13 @@ from rescheduler.api.podmigration import (
     UnreadableMigration,
     decode_migration,
 )
-from rescheduler.cli.terminal import Cell, Terminal, counted, table, wrapped
+from rescheduler.cli.terminal import Cell, Terminal, counted, fitting_table, table, wrapped
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.migrations.make_before_break import with_live_step
 from rescheduler.migrations.release_and_rollback import SOURCE_LOST
 from rescheduler.migrations.state_machine import invalid_status
 
-__all__ = ["migration_change_line", "migration_detail_lines", "migration_list_lines"]
+__all__ = ["LiveSteps", "migration_change_line", "migration_detail_lines", "migration_list_lines"]
 
 Object = dict[str, Any]
 
@@ -27,21 +30,44 @@ _COLOURS = {
 }
 
 
-def migration_list_lines(items: Sequence[Object], terminal: Terminal, now: datetime) -> Iterator[str]:
-    """Yield a table of the migrations."""
-    if not items:
-        yield "No migrations found."
-        return
-    found = [_read(item) for item in items]
-    rows = [_row(item, each, terminal, now) for item, each in zip(items, found, strict=True)]
-    heads = ("MIGRATION", "FROM", f"{terminal.arrow} TO", "PHASE", "STEP", "AGE", "STRATEGY", "MESSAGE")
-    yield from table(terminal, heads, rows, shrinking=(0, 1, 2, 7))
+class LiveSteps(NamedTuple):
+    """The data that shows in which step a running migration is at this moment."""
+
+    copies: Mapping[str, PodRecord]
+    """The pods that running migrations have created, by migration."""
+    settle_time: timedelta
+
+
+_HEADS: Final = ("MIGRATION", "FROM", "TO", "PHASE", "STEP", "AGE", "STRATEGY", "MESSAGE")
+_WIDE_HEADS: Final = ("POD", "NEW POD", "HANDOVER", "ATTEMPTS", "FAILURE")
+_DROPPED_FIRST: Final = (6, 1, 4, 5, 2, 7)
+"""The name stays whole: the next command needs it."""
+_MIN_MESSAGE: Final = 16
+
+
+def migration_list_lines(
+    items: Sequence[Object],
+    terminal: Terminal,
+    now: datetime,
+    live: LiveSteps | None = None,
+    *,
+    is_wide: bool = False,
+) -> Iterator[str]:
+    """Yield a table of the migrations; a wide one has more columns, and none is left out or shortened."""
+    found = [_read(item, live, now) for item in items]
+    rows = [_row(item, each, now) for item, each in zip(items, found, strict=True)]
+    if is_wide:
+        more = [_wide_cells(each) for each in found]
+        rows = [[*row[:-1], *cells, row[-1]] for row, cells in zip(rows, more, strict=True)]
+        yield from table(replace(terminal, width=None), (*_HEADS[:-1], *_WIDE_HEADS, _HEADS[-1]), rows)
+    else:
+        yield from fitting_table(terminal, _HEADS, rows, dropped_first=_DROPPED_FIRST, min_last=_MIN_MESSAGE)
     under_way = sum(each is not None and not each.is_finished for each in found)
     if under_way:
         yield terminal.dim(f"{counted(under_way, 'migration')} not finished")
 
 
-def _row(item: Object, migration: Migration | None, terminal: Terminal, now: datetime) -> list[Cell]:
+def _row(item: Object, migration: Migration | None, now: datetime) -> list[Cell]:
     key = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
     if migration is None:
         return [Cell(key), *[Cell("")] * 6, Cell("not readable")]
@@ -50,7 +76,7 @@ def _row(item: Object, migration: Migration | None, terminal: Terminal, now: dat
     return [
         Cell(key),
         Cell(migration.spec.source_node),
-        Cell(f"{terminal.arrow} {migration.target_node or 'not chosen yet'}"),
+        Cell(migration.target_node or "not chosen yet"),
         Cell(status.phase, {"fg": _COLOURS[status.phase]} if status.phase in _COLOURS else {}),
         Cell(status.step or "Queued"),
         Cell(age),
@@ -59,9 +85,28 @@ def _row(item: Object, migration: Migration | None, terminal: Terminal, now: dat
     ]
 
 
-def migration_detail_lines(item: Object, events: Sequence[Object], terminal: Terminal) -> Iterator[str]:
+def _wide_cells(migration: Migration | None) -> list[Cell]:
+    if migration is None:
+        return [Cell("")] * len(_WIDE_HEADS)
+    status = migration.status
+    return [
+        Cell(migration.spec.pod.name),
+        Cell(status.target_pod.name if status.target_pod else ""),
+        Cell(str(status.handover or migration.spec.handover)),
+        Cell(str(status.attempts)),
+        Cell(status.failure),
+    ]
+
+
+def migration_detail_lines(
+    item: Object,
+    events: Sequence[Object],
+    terminal: Terminal,
+    now: datetime,
+    live: LiveSteps | None = None,
+) -> Iterator[str]:
     """Yield the fields of one migration and its timeline."""
-    migration = _read(item)
+    migration = _read(item, live, now)
     if migration is None:
         yield "This migration can't be read."
         return
@@ -141,8 +186,11 @@ def migration_change_line(old: Object | None, new: Object | None, terminal: Term
     return f"{key}  {way}  {phase} {status.step or 'Queued'}{cancelled}{message}"
 
 
-def _read(item: Object) -> Migration | None:
+def _read(item: Object, live: LiveSteps | None = None, now: datetime | None = None) -> Migration | None:
     try:
-        return decode_migration(item)
+        migration = decode_migration(item)
     except UnreadableMigration:
         return None
+    if live is None or now is None:
+        return migration
+    return with_live_step(migration, live.copies.get(migration.key), live.settle_time, now)

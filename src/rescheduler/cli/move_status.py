@@ -36,6 +36,7 @@ _STEPS_WITH_OWN_MESSAGE: Final = frozenset(
         MigrationStep.CREATING,
         MigrationStep.PLACING,
         MigrationStep.STARTING,
+        MigrationStep.SETTLING,
         MigrationStep.PROTECTING,
         MigrationStep.ADOPTING,
         MigrationStep.REPLACING,
@@ -164,7 +165,9 @@ def failure_lines(moves: Sequence[MoveProgress]) -> Iterator[str]:
 
 
 def failure_remedy(progress: MoveProgress) -> str:
-    """Return what to do about a failed move."""
+    """Return what to do about a move that was not made."""
+    if progress.cancelled_because:  # its PodMigration is gone: there is nothing to look at
+        return f"It was not finished: {progress.cancelled_because}. To move the pod, run the command again."
     failure = progress.migration.status.failure if progress.migration is not None else ""
     namespace, _, name = progress.key.partition("/")
     return meaning_and_remedy(failure)[1] or f"For details, run: rescheduler migrations -n {namespace} {name}"

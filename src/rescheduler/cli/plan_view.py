@@ -1,6 +1,6 @@
 """A plan as text."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from rescheduler.cli.terminal import (
@@ -8,9 +8,9 @@ from rescheduler.cli.terminal import (
     Terminal,
     abbreviated_list,
     counted,
-    load_change,
-    shortened,
+    load_change_lines,
     table,
+    table_widths,
     wrapped,
 )
 from rescheduler.planner.plan import Move, NodeLoadChange, Plan, Rejection
@@ -20,9 +20,9 @@ from rescheduler.planner.reasons import meaning_and_remedy
 __all__ = ["plan_lines"]
 
 _WIDE = 120
+_MIN_REASON = 20
 _FEW_NODES = 12
 _MOST_NODES = 20
-_BAR, _NARROW_BAR = 10, 6
 _SHOWN = ("cpu", "memory")
 _EXAMPLES = 3
 
@@ -49,14 +49,20 @@ def _heading(plan: Plan, terminal: Terminal) -> Iterator[str]:
         pods = counted(len({move.uid for move in plan.moves}), "pod")
         waves = counted(len({move.wave for move in plan.moves}), "wave")
         what = f"{counted(len(plan.moves), 'move')} of {pods}, in {waves}"
-    yield terminal.bold(f"{what}.") + terminal.dim(f"  As of {taken_at}.")
+    if terminal.is_narrower_than(len(what) + len(taken_at) + 10):
+        yield terminal.bold(f"{what}.")
+        yield terminal.dim(f"As of {taken_at}.")
+    else:
+        yield terminal.bold(f"{what}.") + terminal.dim(f"  As of {taken_at}.")
     for name, load in summary_of(plan).load.items():
         if name in _SHOWN:
             before, after = load.before, load.after
-            yield (
+            yield from wrapped(
+                terminal,
                 f"{name}: nodes between {before.lowest:.0f}% and {before.highest:.0f}% {terminal.arrow} "
                 f"{after.lowest:.0f}% and {after.highest:.0f}%"
-                f" (deviation {before.deviation:.1f} {terminal.arrow} {after.deviation:.1f})"
+                f" (deviation {before.deviation:.1f} {terminal.arrow} {after.deviation:.1f})",
+                indent="",
             )
 
 
@@ -67,9 +73,6 @@ def _moves(moves: Sequence[Move], terminal: Terminal) -> Iterator[str]:
     if not moves:
         return
     yield ""
-    if terminal.is_narrower_than(_WIDE):
-        yield from _two_line_moves(moves, terminal)
-        return
     rows = [
         [
             Cell(str(move.wave + 1), {"dim": True}),
@@ -82,20 +85,30 @@ def _moves(moves: Sequence[Move], terminal: Terminal) -> Iterator[str]:
         for move in moves
     ]
     heads = ("WAVE", "POD", "FROM", f"{terminal.arrow} TO", "STRATEGY", "HANDOVER", "REASON")
-    yield from table(terminal, heads, rows, shrinking=(1, 2, 3, 6))
+    *names, reasons = table_widths(heads, rows)
+    if terminal.is_narrower_than(max(_WIDE, sum(names) + 2 * len(names) + min(reasons, _MIN_REASON))):
+        yield from _moves_with_details(moves, terminal)
+    else:
+        yield from table(terminal, heads, rows, shrinking=(6,))
 
 
-def _two_line_moves(moves: Sequence[Move], terminal: Terminal) -> Iterator[str]:
-    """Yield two lines per move, for terminals on which one line would be too long."""
+def _moves_with_details(moves: Sequence[Move], terminal: Terminal) -> Iterator[str]:
+    """Yield several lines per move, for narrow terminals. Names stay whole: the next command needs them."""
     rows = [
         [Cell(str(move.wave + 1), {"dim": True}), Cell(move.pod), *_from_to_cells(move, terminal)]
         for move in moves
     ]
     heads = ("WAVE", "POD", "FROM", f"{terminal.arrow} TO")
-    head, *lines = table(terminal, heads, rows, shrinking=(1, 2, 3))
+    widths = table_widths(heads, rows)
+    is_narrow = terminal.is_narrower_than(sum(widths) + 2 * (len(widths) - 1))
+    columns = 2 if is_narrow else 4
+    head, *lines = table(terminal, heads[:columns], [row[:columns] for row in rows])
     yield head
     for move, line in zip(moves, lines, strict=True):
         yield line
+        if is_narrow:
+            source, target = _from_to_cells(move, terminal)
+            yield from wrapped(terminal, f"{source.text} {target.text}", indent="      ")
         detail = f"{move.strategy}, {move.handover}: {_reason(move)}"
         for part in wrapped(terminal, detail, indent="      "):
             yield terminal.dim(part)
@@ -130,20 +143,16 @@ def _nodes(plan: Plan, terminal: Terminal) -> Iterator[str]:
     chosen = _shown_nodes(plan, terminal)
     if not chosen:
         return
-    bar = _NARROW_BAR if terminal.is_narrower_than(_WIDE) else _BAR
     resources = [name for name in _SHOWN if any(name in node.before for node in chosen)]
-    rows = [
-        [
-            Cell(node.name),
-            *(
-                load_change(terminal, node.before.get(name, 0.0), node.after.get(name, 0.0), bar)
-                for name in resources
-            ),
-        ]
+    changes = [
+        (
+            node.name,
+            {name: (node.before.get(name, 0.0), node.after.get(name, 0.0)) for name in resources},
+        )
         for node in chosen
     ]
     yield ""
-    yield from table(terminal, ("NODE", *(name.upper() for name in resources)), rows, shrinking=(0,))
+    yield from load_change_lines(terminal, resources, changes)
     if left := len(plan.nodes) - len(chosen):
         changed = sum(map(_changes_load, plan.nodes)) - sum(map(_changes_load, chosen))
         rest = f", {changed} of them with a changed load" if changed else ", none with a changed load"
@@ -184,26 +193,20 @@ def _not_moved_lines(plan: Plan, terminal: Terminal) -> Iterator[str]:
         yield from _one_reason(reason, by_reason[reason], counts[reason], terminal)
 
 
-def _one_reason(reason: str, found: list[Rejection], count: int, terminal: Terminal) -> Iterator[str]:
+def _one_reason(reason: str, rejections: list[Rejection], count: int, terminal: Terminal) -> Iterator[str]:
     yield f"  {count:>4}  {terminal.styled(reason, {'fg': 'yellow'})}"
     indent = " " * 8
     meaning, remedy = meaning_and_remedy(reason)
     if meaning:
         yield from wrapped(terminal, meaning, indent=indent)
-    names = [each.subject for each in found if each.subject]
+    names = [each.subject for each in rejections if each.subject]
     if terminal.width is None:
-        for each in found:
+        for each in rejections:
             yield f"{indent}{each.subject}{': ' if each.subject else ''}{each.detail}"
     elif names:
-        if count > 1 or not found[0].detail:
-            yield from wrapped(terminal, _examples(names, count, terminal), indent=indent)
-        if found[0].detail:
-            yield from wrapped(terminal, f"{found[0].subject}: {found[0].detail}", indent=indent)
+        if count > 1 or not rejections[0].detail:
+            yield from wrapped(terminal, abbreviated_list(names, count, most=_EXAMPLES), indent=indent)
+        if rejections[0].detail:
+            yield from wrapped(terminal, f"{rejections[0].subject}: {rejections[0].detail}", indent=indent)
     if remedy:
         yield from (terminal.dim(line) for line in wrapped(terminal, remedy, indent=indent))
-
-
-def _examples(names: Iterable[str], count: int, terminal: Terminal) -> str:
-    assert terminal.width is not None
-    room = max(terminal.width - 16, 20)
-    return abbreviated_list([shortened(name, room) for name in names], count, most=_EXAMPLES)

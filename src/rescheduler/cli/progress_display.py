@@ -7,6 +7,7 @@
 How far nodes are from being empty: a bar for each on a terminal, lines elsewhere.
 """
 
+import asyncio
 import contextlib
 import logging
 import time
@@ -28,6 +29,7 @@ from rescheduler.api.daemon_status import NodeInMaintenance
 from rescheduler.cli.move_status import STATE_COLOURS, completed_fraction, is_worth_reporting, move_state
 from rescheduler.cli.terminal import Terminal, counted, echo, printable, shortened, terminal_of
 from rescheduler.migrations.controller.plan_execution import MoveProgress
+from rescheduler.migrations.make_before_break import with_live_step
 
 __all__ = [
     "INTERRUPT_NOTICE",
@@ -37,6 +39,7 @@ __all__ = [
     "SafeConsole",
     "drain_display_for",
     "progress_display_for",
+    "refreshed_on_loop",
 ]
 
 INTERRUPT_NOTICE = (
@@ -47,9 +50,15 @@ INTERRUPT_NOTICE = (
 class ProgressDisplay:
     """Prints one line per change of a move."""
 
-    def __init__(self, terminal: Terminal, print_line: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        terminal: Terminal,
+        print_line: Callable[[str], object],
+        settle_time: timedelta = timedelta(),
+    ) -> None:
         self.is_interrupted = False
         self._terminal = terminal
+        self._settle_time = settle_time
         self._print = print_line
         self._began_s = time.monotonic()
         self._reported: dict[int, str] = {}
@@ -60,11 +69,12 @@ class ProgressDisplay:
         yield
 
     def on_progress(self, progress: MoveProgress) -> None:
+        identity, progress = id(progress), self._live(progress)
         state, words = move_state(progress)
         line = f"{state}{f': {words}' if words else ''}"
-        if self._reported.get(id(progress)) == line or not is_worth_reporting(progress):
+        if self._reported.get(identity) == line or not is_worth_reporting(progress):
             return
-        self._reported[id(progress)] = line
+        self._reported[identity] = line
         move, terminal = progress.move, self._terminal
         target = (progress.migration.target_node if progress.migration else "") or move.target or "?"
         shown = terminal.styled(state, {"fg": STATE_COLOURS[state]}) if state in STATE_COLOURS else state
@@ -76,6 +86,13 @@ class ProgressDisplay:
     def interrupted(self) -> None:
         self.is_interrupted = True
         self._print(INTERRUPT_NOTICE)
+
+    def _live(self, progress: MoveProgress) -> MoveProgress:
+        """Return the move with the step of its copy at this moment."""
+        if progress.migration is None:
+            return progress
+        live = with_live_step(progress.migration, progress.copy, self._settle_time, datetime.now(UTC))
+        return replace(progress, migration=live)
 
     @property
     def elapsed(self) -> str:
@@ -100,17 +117,38 @@ _FRAMES_PER_SECOND: Final = 8
 _BAR_WIDTH: Final = 10
 _WIDE_BAR: Final = 30
 _NARROW: Final = 90
-"""On fewer columns, names are shortened and the nodes are left out."""
+"""The number of columns below which names are shortened and nodes are left out."""
 _LINES_AROUND: Final = 4
 _FINAL_STATE_SYMBOLS: Final = {"Completed": "✓", "Failed": "✗", "Cancelled": "-"}
 
 
-def progress_display_for(stream: TextIO, *, to_stderr: bool) -> ProgressDisplay:
+def progress_display_for(
+    stream: TextIO, *, to_stderr: bool, settle_time: timedelta = timedelta()
+) -> ProgressDisplay:
     """Return a live display if the stream is a terminal without log lines, else one of lines."""
     terminal = terminal_of(stream)
     if console := _live_console(stream, terminal):
-        return LiveProgressDisplay(console, terminal)
-    return ProgressDisplay(terminal, lambda line: echo(line, err=to_stderr, color=terminal.colour))
+        return LiveProgressDisplay(console, terminal, settle_time)
+    return ProgressDisplay(
+        terminal, lambda line: echo(line, err=to_stderr, color=terminal.colour), settle_time
+    )
+
+
+@contextlib.contextmanager
+def refreshed_on_loop(live: Live, per_second: int = _FRAMES_PER_SECOND) -> Iterator[None]:
+    """Redraw on the event loop, where lines are printed, too: those of a thread would erase each other."""
+
+    async def refresh() -> None:
+        while True:
+            live.refresh()
+            await asyncio.sleep(1 / per_second)
+
+    with live:
+        task = asyncio.get_running_loop().create_task(refresh())
+        try:
+            yield
+        finally:
+            task.cancel()
 
 
 def _live_console(stream: TextIO, terminal: Terminal) -> SafeConsole | None:
@@ -123,8 +161,8 @@ def _live_console(stream: TextIO, terminal: Terminal) -> SafeConsole | None:
 class LiveProgressDisplay(ProgressDisplay):
     """Redraws a bar per running move; finished moves scroll away."""
 
-    def __init__(self, console: Console, terminal: Terminal) -> None:
-        super().__init__(terminal, self._print_above)
+    def __init__(self, console: Console, terminal: Terminal, settle_time: timedelta = timedelta()) -> None:
+        super().__init__(terminal, self._print_above, settle_time)
         self._console = console
         self._moves: Sequence[MoveProgress] = ()
         self._over: set[int] = set()
@@ -136,10 +174,10 @@ class LiveProgressDisplay(ProgressDisplay):
         frames = Live(
             console=self._console,
             get_renderable=self.frame,
-            refresh_per_second=_FRAMES_PER_SECOND,
+            auto_refresh=False,
             transient=True,
         )
-        with frames:
+        with refreshed_on_loop(frames):
             yield
 
     def on_progress(self, progress: MoveProgress) -> None:
@@ -172,7 +210,7 @@ class LiveProgressDisplay(ProgressDisplay):
         return Group(*lines)
 
     def _running_moves(self) -> RenderableType:
-        begun = [progress for progress in self._moves if _is_started(progress)]
+        begun = [self._live(progress) for progress in self._moves if _is_started(progress)]
         # Running moves first: those that wait may be cut off.
         begun.sort(key=lambda progress: move_state(progress)[0] == "Pending")
         room = max(1, self._console.height - _LINES_AROUND)
@@ -246,6 +284,8 @@ def _short(time: timedelta) -> str:
 
 
 _NODE_BAR_WIDTH: Final = 24
+_NODE_COUNT_WIDTH: Final = 32
+"""The width of the count beside the bar, with some room for the latest step."""
 
 NodeStates = Callable[[], Sequence[NodeInMaintenance]]
 
@@ -253,13 +293,18 @@ NodeStates = Callable[[], Sequence[NodeInMaintenance]]
 class DrainDisplay(ProgressDisplay):
     """Prints one line per change of a move and per change of a node's remaining pods."""
 
-    def __init__(self, terminal: Terminal, print_line: Callable[[str], object]) -> None:
-        super().__init__(terminal, print_line)
+    def __init__(
+        self,
+        terminal: Terminal,
+        print_line: Callable[[str], object],
+        settle_time: timedelta = timedelta(),
+    ) -> None:
+        super().__init__(terminal, print_line, settle_time)
         self._print_line = print_line
         self._reported_nodes: dict[str, str] = {}
 
     @contextlib.contextmanager
-    def showing_nodes(self, now: NodeStates) -> Iterator[None]:  # noqa: ARG002 - lines are printed when told
+    def showing_nodes(self, now: NodeStates) -> Iterator[None]:  # noqa: ARG002 - lines are printed on changes
         yield
 
     def on_nodes(self, nodes: Sequence[NodeInMaintenance]) -> None:
@@ -276,27 +321,27 @@ class DrainDisplay(ProgressDisplay):
 class LiveDrainDisplay(DrainDisplay):
     """Redraws a bar per node."""
 
-    def __init__(self, console: Console, terminal: Terminal) -> None:
+    def __init__(self, console: Console, terminal: Terminal, settle_time: timedelta = timedelta()) -> None:
         # The console does the styling.
-        super().__init__(replace(terminal, colour=False), lambda line: console.print(line, soft_wrap=True))
+        super().__init__(
+            replace(terminal, colour=False), lambda line: console.print(line, soft_wrap=True), settle_time
+        )
         self._console = console
         self._most: dict[str, int] = {}
-        self._moving: dict[str, str] = {}
+        self._moving: dict[str, MoveProgress] = {}
         self._now: NodeStates = tuple
 
     @contextlib.contextmanager
     def showing_nodes(self, now: NodeStates) -> Iterator[None]:
         self._now = now
-        frames = Live(console=self._console, get_renderable=self.frame, refresh_per_second=_FRAMES_PER_SECOND)
-        with frames:
+        with refreshed_on_loop(Live(console=self._console, get_renderable=self.frame, auto_refresh=False)):
             yield
 
     def on_progress(self, progress: MoveProgress) -> None:
         """Print failed moves and show the latest step of the running ones."""
-        state, words = move_state(progress)
-        if state in {"Failed", "Cancelled"}:
+        if move_state(progress)[0] in {"Failed", "Cancelled"}:
             super().on_progress(progress)
-        self._moving[progress.move.source] = f"{progress.move.pod}: {words or state}"
+        self._moving[progress.move.source] = progress
 
     def on_nodes(self, nodes: Sequence[NodeInMaintenance]) -> None:
         """Do nothing: the bars read the state themselves."""
@@ -309,27 +354,38 @@ class LiveDrainDisplay(DrainDisplay):
         self.is_interrupted = True
 
     def frame(self) -> RenderableType:
+        nodes = self._now()
+        longest = max((len(node.node) for node in nodes), default=0)
+        has_bars = self._console.width >= longest + _NODE_BAR_WIDTH + _NODE_COUNT_WIDTH
         table = Table.grid(padding=(0, 2), expand=True)
-        for _ in range(3):
+        for _ in range(2 + has_bars):
             table.add_column(no_wrap=True)
         table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-        for node in self._now():
+        for node in nodes:
             most = self._most[node.node] = max(self._most.get(node.node, 0), node.left)
             gone = most - node.left
             bar = ProgressBar(total=max(most, 1), completed=gone if most else 1, width=_NODE_BAR_WIDTH)
-            words = self._moving.get(node.node, "") if node.left else "empty"
-            table.add_row(
-                node.node, bar, f"{gone} of {most} pods moved", Text(words, "dim" if node.left else "green")
-            )
+            words = self._latest_step(node.node) if node.left else "empty"
+            bars = (bar,) if has_bars else ()
+            count = f"{gone} of {most} pods moved" if has_bars else f"{gone}/{most} moved"
+            table.add_row(node.node, *bars, count, Text(words, "dim" if node.left else "green"))
         lines: list[RenderableType] = [table]
         if self.is_interrupted:
             lines.append(Text(INTERRUPT_NOTICE, "yellow"))
         return Group(*lines)
 
+    def _latest_step(self, node: str) -> str:
+        if (latest := self._moving.get(node)) is None:
+            return ""
+        state, words = move_state(self._live(latest))
+        return f"{latest.move.pod}: {words or state}"
 
-def drain_display_for(stream: TextIO, *, to_stderr: bool) -> DrainDisplay:
+
+def drain_display_for(
+    stream: TextIO, *, to_stderr: bool, settle_time: timedelta = timedelta()
+) -> DrainDisplay:
     """Return a live display if the stream is a terminal without log lines, else one of lines."""
     terminal = terminal_of(stream)
     if console := _live_console(stream, terminal):
-        return LiveDrainDisplay(console, terminal)
-    return DrainDisplay(terminal, lambda line: echo(line, err=to_stderr, color=terminal.colour))
+        return LiveDrainDisplay(console, terminal, settle_time)
+    return DrainDisplay(terminal, lambda line: echo(line, err=to_stderr, color=terminal.colour), settle_time)

@@ -19,7 +19,7 @@ from kubesim.virtual_time import LoopClock, run_virtual
 from kubevalues.duration import short_duration
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
 from rescheduler.cli.move_status import STATE_COLOURS, move_results, move_state, moves_summary
-from rescheduler.cli.terminal import Cell, Terminal, counted, echo_lines, load_change, table, wrapped
+from rescheduler.cli.terminal import Terminal, counted, echo_lines, load_change_lines, wrapped
 from rescheduler.cluster.object_meta import OwnerKey, owner_key
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.snapshot import Snapshot
@@ -50,7 +50,7 @@ __all__ = ["simulate", "simulated_check_lines", "simulation_document", "simulati
 
 
 NodeLoads = Mapping[str, Mapping[str, float]]
-"""By node and resource, in percent of allocatable."""
+"""Loads by node and resource, in percent of allocatable."""
 
 _LEFT_OUT: Final = frozenset(
     {"PodMetrics", "NodeMetrics", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "Lease"}
@@ -199,7 +199,7 @@ async def _execute(
         course.append(
             MoveUpdate(
                 now(),
-                MoveProgress(progress.move, progress.key, progress.migration, progress.cancelled_because),
+                replace(progress),
             )
         )
 
@@ -273,12 +273,12 @@ class _RepeatedUsage:
         return known
 
 
-def _mean(found: list[UsageReading]) -> UsageReading:
-    count = len(found)
+def _mean(readings: list[UsageReading]) -> UsageReading:
+    count = len(readings)
     return UsageReading(
-        round(sum(each.cpu_millis for each in found) / count),
-        round(sum(each.memory_bytes for each in found) / count),
-        found[0].at_s,
+        round(sum(each.cpu_millis for each in readings) / count),
+        round(sum(each.memory_bytes for each in readings) / count),
+        readings[0].at_s,
     )
 
 
@@ -295,10 +295,14 @@ def simulated_check_lines(check: SimulatedCheck, terminal: Terminal) -> Iterator
     )
     for change in check.plan.changes:
         yield f"  {change.change} {change.node} ({change.strategy}): {change.reason}"
+    shown_states: dict[str, tuple[str, str]] = {}
     for update in check.course:
         state, words = move_state(update.progress)
-        if state in {"Planned", "Pending"} and not words:
+        # A move changes more often than the words about it.
+        repeated = shown_states.get(update.progress.move.pod) == (state, words)
+        if repeated or (state in {"Planned", "Pending"} and not words):
             continue
+        shown_states[update.progress.move.pod] = (state, words)
         after = short_duration(timedelta(seconds=round((update.at - check.at).total_seconds())))
         move, migration = update.progress.move, update.progress.migration
         target = (migration.target_node if migration else "") or move.target or "?"
@@ -321,19 +325,13 @@ def simulation_summary_lines(course: Sequence[SimulatedCheck], terminal: Termina
 
 def _nodes(before: NodeLoads, after: NodeLoads, terminal: Terminal) -> Iterator[str]:
     changed = [name for name in after if after[name] != before.get(name)]
-    rows = [
-        [
-            Cell(name),
-            *(
-                load_change(terminal, before.get(name, {}).get(each, 0.0), after[name].get(each, 0.0), _BAR)
-                for each in _SHOWN
-            ),
-        ]
+    shown = [
+        (name, {each: (before.get(name, {}).get(each, 0.0), after[name].get(each, 0.0)) for each in _SHOWN})
         for name in changed[:_MOST_NODES]
     ]
-    if rows:
+    if shown:
         yield ""
-        yield from table(terminal, ("NODE", *(name.upper() for name in _SHOWN)), rows, shrinking=(0,))
+        yield from load_change_lines(terminal, _SHOWN, shown)
     if len(changed) > _MOST_NODES:
         yield terminal.dim(f"and {counted(len(changed) - _MOST_NODES, 'other node')}")
 

@@ -1,6 +1,6 @@
 """The status of the daemon, as text and as JSON."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -10,17 +10,23 @@ import msgspec
 from kubevalues.duration import short_duration
 from rescheduler.api.daemon_status import DaemonStatus, Pause
 from rescheduler.api.podmigration import EVICTION
-from rescheduler.cli.migrations_view import migration_list_lines
+from rescheduler.cli.migrations_view import LiveSteps, migration_list_lines
 from rescheduler.cli.terminal import Terminal, abbreviated_list, counted, wrapped
+from rescheduler.cluster.node_record import NodeCondition
 from rescheduler.kube.leader_election import LeaseRecord
 
-__all__ = ["ObservedStatus", "status_document", "status_lines"]
+__all__ = ["ObservedStatus", "autoscaler_title", "status_document", "status_lines"]
 
 Object = dict[str, Any]
 
 _RECENT: Final = 10
 """Finished migrations that are listed."""
 _INDENT: Final = " " * 13
+_AUTOSCALER_TITLES: Final = {
+    "karpenter": "Karpenter",
+    "clusterAutoscaler": "cluster autoscaler",
+    "other": "another component",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +36,19 @@ class ObservedStatus:
     namespace: str
     pause: Pause
     status: DaemonStatus | None
-    """As the leader wrote it; None if no leader has written one."""
+    """The status that the leader wrote; None if no leader has written one."""
     lease: LeaseRecord
     migrations: Sequence[Object] | None
     """None if the cluster has no PodMigration CRD."""
-    in_maintenance: tuple[str, ...]
-    """Nodes with the label, whether the daemon knows of them or not."""
+    in_maintenance: Mapping[str, NodeCondition | None]
+    """Nodes with the label, whether the daemon knows of them or not, with their condition Empty."""
     nodes: int = 0
     not_ready: int = 0
+    live: LiveSteps | None = None
+    installation: tuple[str, ...] = ()
+    """What is installed, and in which state it is, as sentences."""
+    permissions: tuple[str, ...] = ()
+    """What the user may do, as sentences."""
 
     @property
     def running(self) -> list[Object]:
@@ -45,7 +56,7 @@ class ObservedStatus:
 
     @property
     def recent(self) -> list[Object]:
-        """The migrations that finished last, newest first."""
+        """Return the migrations that finished last, newest first."""
         finished = [item for item in self._by_age() if _finished_at(item)]
         return sorted(finished, key=_finished_at, reverse=True)[:_RECENT]
 
@@ -67,32 +78,44 @@ def _finished_at(item: Object) -> str:
 # -- as text
 
 
-def status_lines(found: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
+def status_lines(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
     """Yield the lines that `rescheduler status` prints."""
-    yield from _leader(found, terminal, now)
-    yield from _check(found, terminal, now)
-    yield from _halts(found, terminal, now)
-    yield from _cluster(found, terminal)
-    yield from _failing_lines(found, terminal)
-    yield from _maintenance(found, terminal)
-    yield from _evictions(found, terminal)
-    yield from _migrations(found, terminal, now)
+    yield from _installation(observed, terminal)
+    yield from _leader(observed, terminal, now)
+    yield from _check(observed, terminal, now)
+    yield from _dry_run(observed, terminal, now)
+    yield from _halts(observed, terminal, now)
+    yield from _cluster(observed, terminal)
+    yield from _autoscalers(observed, terminal)
+    yield from _failing_lines(observed, terminal)
+    yield from _maintenance(observed, terminal)
+    yield from _evictions(observed, terminal)
+    yield from _migrations(observed, terminal, now)
 
 
-def _leader(found: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
-    holder = found.leads(now)
-    if holder:
-        renewed = found.lease.renewed
+def _installation(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]:
+    for place, words in enumerate(observed.installation):
+        yield from _field_lines(terminal, "" if place else "Installed", words)
+    for place, words in enumerate(observed.permissions):
+        yield from _field_lines(terminal, "" if place else "Permissions", words)
+
+
+def _leader(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
+    holder = observed.leads(now)
+    if observed.status is not None and observed.status.dry_run is not None and not holder:
+        yield from _field_lines(terminal, "Leader", f"none: dry run, reported by {observed.status.leader}")
+    elif holder:
+        renewed = observed.lease.renewed
         assert renewed is not None
         yield from _field_lines(terminal, "Leader", f"{holder}, renewed {_ago(renewed, now)}")
-    elif found.lease.holder:
-        last = f", last renewed {_ago(found.lease.renewed, now)}" if found.lease.renewed else ""
+    elif observed.lease.holder:
+        last = f", last renewed {_ago(observed.lease.renewed, now)}" if observed.lease.renewed else ""
         yield from _field_lines(
-            terminal, "Leader", f"none: {found.lease.holder} stopped renewing the Lease{last}", bad=True
+            terminal, "Leader", f"none: {observed.lease.holder} stopped renewing the Lease{last}", bad=True
         )
     else:
-        yield from _field_lines(terminal, "Leader", f"none in namespace {found.namespace}", bad=True)
-    status = found.status
+        yield from _field_lines(terminal, "Leader", f"none in namespace {observed.namespace}", bad=True)
+    status = observed.status
     if status is not None:
         yield from _field_lines(terminal, "Version", status.version)
         if status.configuration:
@@ -101,8 +124,8 @@ def _leader(found: ObservedStatus, terminal: Terminal, now: datetime) -> Iterato
             )  # fmt: skip
 
 
-def _check(found: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
-    check = None if found.status is None else found.status.last_check
+def _check(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
+    check = None if observed.status is None else observed.status.last_check
     if check is None:
         yield from _field_lines(terminal, "Last check", "none yet")
         return
@@ -117,27 +140,46 @@ def _check(found: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator
     yield from _field_lines(terminal, "Last check", words)
     for assumption in check.assumptions:
         yield from _field_lines(terminal, "", assumption)
+    for place, limit in enumerate(check.limits):
+        yield from _field_lines(terminal, "" if place else "Limits", limit)
 
 
-def _halts(found: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
-    halts = () if found.status is None else found.status.halts
+def _dry_run(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
+    evidence = None if observed.status is None else observed.status.dry_run
+    if evidence is None:
+        return
+    days = (now - evidence.since).days
+    span = counted(days, "day") if days else _elapsed(evidence.since, now)
+    words = f"would have moved {counted(evidence.moves, 'pod')} in {span}"
+    spreads = [
+        f"{each.resource} {each.before:.0f} {terminal.arrow} {each.after:.0f}" for each in evidence.spreads
+    ]
+    words += f", spread {', '.join(spreads)} points" * bool(spreads)
+    yield from _field_lines(terminal, "Dry run", f"{words}. Nothing is moved.")
+    yield from _field_lines(
+        terminal, "", "To move pods: set dryRun to false (Helm: --set dryRun=false; manifests --execute)."
+    )
+
+
+def _halts(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
+    halts = () if observed.status is None else observed.status.halts
     for halt in halts:
         words = f"{halt.reason} for {_elapsed(halt.since, now)}: {halt.words}. Ends: {halt.ends}."
         yield from _field_lines(terminal, "Halted", words, bad=True)
-    if found.pause.paused and not any(halt.reason == "Paused" for halt in halts):
-        by = f" by {found.pause.by}" if found.pause.by else ""
-        why = f": {found.pause.why}" if found.pause.why else ""
+    if observed.pause.paused and not any(halt.reason == "Paused" for halt in halts):
+        by = f" by {observed.pause.by}" if observed.pause.by else ""
+        why = f": {observed.pause.why}" if observed.pause.why else ""
         yield from _field_lines(
             terminal, "Paused", f"requested{by}{why}; the daemon has not confirmed it yet", bad=True
         )
-    if not halts and not found.pause.paused:
+    if not halts and not observed.pause.paused:
         yield from _field_lines(terminal, "Halts", "none")
 
 
-def _cluster(found: ObservedStatus, terminal: Terminal) -> Iterator[str]:
-    words = f"{found.nodes}, {found.not_ready} not Ready"
-    yield from _field_lines(terminal, "Nodes", words, bad=found.not_ready > 0)
-    for place, each in enumerate(found.status.balance if found.status else ()):
+def _cluster(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]:
+    words = f"{observed.nodes}, {observed.not_ready} not Ready"
+    yield from _field_lines(terminal, "Nodes", words, bad=observed.not_ready > 0)
+    for place, each in enumerate(observed.status.balance if observed.status else ()):
         words = (
             f"{each.resource}: mean {each.mean:.1f}%, from {each.least.percent:.1f}% ({each.least.node}) "
             f"to {each.most.percent:.1f}% ({each.most.node}), spread {each.spread:.1f}"
@@ -145,8 +187,23 @@ def _cluster(found: ObservedStatus, terminal: Terminal) -> Iterator[str]:
         yield from _field_lines(terminal, "" if place else "Balance", words)
 
 
-def _failing_lines(found: ObservedStatus, terminal: Terminal) -> Iterator[str]:
-    status = found.status or DaemonStatus()
+def autoscaler_title(name: str) -> str:
+    return _AUTOSCALER_TITLES.get(name, name)
+
+
+def _autoscalers(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]:
+    """Yield the lines about components that remove nodes, to which the strategies adapt."""
+    if observed.status is None or observed.status.last_check is None:
+        return
+    if not observed.status.autoscalers:
+        yield from _field_lines(terminal, "Autoscalers", "none found")
+    for place, each in enumerate(observed.status.autoscalers):
+        words = f"{autoscaler_title(each.name)}: {each.how}"
+        yield from _field_lines(terminal, "" if place else "Autoscalers", words)
+
+
+def _failing_lines(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]:
+    status = observed.status or DaemonStatus()
     for place, pod in enumerate(status.failing):
         words = f"{pod.pod} on {pod.node}: {pod.why}, attempt {pod.tries} of {pod.allowed}"
         yield from _field_lines(
@@ -159,23 +216,27 @@ def _failing_lines(found: ObservedStatus, terminal: Terminal) -> Iterator[str]:
         )  # fmt: skip
 
 
-def _maintenance(found: ObservedStatus, terminal: Terminal) -> Iterator[str]:
-    known = {each.node: each for each in (found.status.maintenance if found.status else ())}
-    for place, name in enumerate(sorted({*known, *found.in_maintenance})):
+def _maintenance(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]:
+    known = {each.node: each for each in (observed.status.maintenance if observed.status else ())}
+    for place, name in enumerate(sorted({*known, *observed.in_maintenance})):
+        condition = observed.in_maintenance.get(name)
         if name in known:
             each = known[name]
             words = f"{name}: {counted(each.left, 'pod')} left" if each.left else f"{name}: empty"
             words += f"; {each.message}" * bool(each.message)
             words += f"; blocked: {abbreviated_list(each.blocked)}" * bool(each.blocked)
+        elif condition is not None:
+            # A command drains it, or has drained it: there need not be a daemon.
+            words = f"{name}: {condition.message or condition.reason}"
         else:
             words = f"{name}: has the maintenance label, but the daemon has not reported on it yet"
         yield from _field_lines(terminal, "" if place else "Maintenance", words)
 
 
-def _evictions(found: ObservedStatus, terminal: Terminal) -> Iterator[str]:
-    """What remains of drains by other clients, by node."""
+def _evictions(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]:
+    """Yield the lines about drains by other clients: what is left to move, by node."""
     by_node: dict[str, list[Object]] = {}
-    for item in found.running:
+    for item in observed.running:
         if item["spec"].get("strategy") == EVICTION:
             by_node.setdefault(str(item["spec"].get("sourceNode")), []).append(item)
     for place, (node, items) in enumerate(sorted(by_node.items())):
@@ -187,16 +248,16 @@ def _evictions(found: ObservedStatus, terminal: Terminal) -> Iterator[str]:
         yield from _field_lines(terminal, "" if place else "Evictions", words)
 
 
-def _migrations(found: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
-    if found.migrations is None:
+def _migrations(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
+    if observed.migrations is None:
         yield from _field_lines(terminal, "Migrations", "the PodMigration CRD is not installed", bad=True)
         return
-    for title, items in (("In progress", found.running), ("Recent", found.recent)):
+    for title, items in (("In progress", observed.running), ("Recent", observed.recent)):
         if items:
             yield ""
             yield terminal.bold(title)
-            yield from migration_list_lines(items, terminal, now)
-    if not found.migrations:
+            yield from migration_list_lines(items, terminal, now, observed.live)
+    if not observed.migrations:
         yield from _field_lines(terminal, "Migrations", "none")
 
 
@@ -221,16 +282,18 @@ def _elapsed(moment: datetime, now: datetime) -> str:
 # -- as JSON
 
 
-def status_document(found: ObservedStatus, now: datetime) -> dict[str, Any]:
+def status_document(observed: ObservedStatus, now: datetime) -> dict[str, Any]:
     """Return the same as `status_lines`, for JSON."""
-    status = found.status or DaemonStatus()
+    status = observed.status or DaemonStatus()
     document: dict[str, Any] = msgspec.to_builtins(status)
     return {
-        "namespace": found.namespace,
-        "leader": found.leads(now),
-        "pause": msgspec.to_builtins(found.pause),
-        "nodes": {"total": found.nodes, "notReady": found.not_ready},
+        "namespace": observed.namespace,
+        "leader": observed.leads(now),
+        "pause": msgspec.to_builtins(observed.pause),
+        "nodes": {"total": observed.nodes, "notReady": observed.not_ready},
         **{name: value for name, value in document.items() if name != "leader"},
-        "nodesWithMaintenanceLabel": list(found.in_maintenance),
-        "migrations": {"running": found.running, "recent": found.recent},
+        "nodesWithMaintenanceLabel": sorted(observed.in_maintenance),
+        "installation": list(observed.installation),
+        "permissions": list(observed.permissions),
+        "migrations": {"running": observed.running, "recent": observed.recent},
     }

@@ -16,7 +16,7 @@ import shutil
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TextIO
 
 import click
@@ -28,14 +28,15 @@ __all__ = [
     "counted",
     "echo",
     "echo_lines",
+    "fitting_table",
     "load_cell",
     "load_change",
-    "output_option",
-    "print_document",
+    "load_change_lines",
     "printable",
     "shortened",
     "styled",
     "table",
+    "table_widths",
     "terminal_of",
     "wrapped",
 ]
@@ -61,8 +62,8 @@ def printable(text: str, *, keep_newlines: bool = False) -> str:
     return text if keep_newlines else text.replace("\n", "\\n")
 
 
-def _escaped(found: re.Match[str]) -> str:
-    character = found.group()
+def _escaped(match: re.Match[str]) -> str:
+    character = match.group()
     return json.dumps(character)[1:-1] if unicodedata.category(character) in _CONTROL else character
 
 
@@ -87,34 +88,6 @@ def _print(text: str, *, keep_newlines: bool, err: bool, color: bool | None, nl:
     parts[::2] = [printable(part, keep_newlines=keep_newlines) for part in parts[::2]]
     parts[1::2] = [f"\x1b[{codes}m" for codes in parts[1::2]]
     click.echo("".join(parts), err=err, color=color, nl=nl)  # noqa: TID251 - the one place
-
-
-output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json", "yaml"]),
-    default="table",
-    show_default=True,
-    help="Output format.",
-)
-
-
-def print_document(content: Any, output: str) -> None:
-    """Print the content as JSON or YAML."""
-    if output == "json":
-        echo(json.dumps(content, indent=2, ensure_ascii=False))
-    else:
-        echo(_safe_yaml(content), nl=False)
-
-
-def _safe_yaml(content: Any) -> str:
-    import yaml  # noqa: PLC0415
-
-    text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-    if printable(text, keep_newlines=True) != text:
-        # YAML has escapes only in double quotes, which the ASCII-only writer adds where they are needed.
-        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=False)
-    return text
 
 
 _MIN_WIDTH = 40
@@ -179,7 +152,7 @@ def table(
     indent: str = "",
 ) -> Iterator[str]:
     """Yield the lines of a table; on a narrow terminal the columns in `shrinking` are shortened."""
-    widths = [max(map(len, column)) for column in zip(heads, *[[c.text for c in row] for row in rows])]  # noqa: B905
+    widths = table_widths(heads, rows)
     if terminal.width is not None:
         _shrink(widths, shrinking, terminal.width - len(indent))
     if any(heads):
@@ -187,6 +160,48 @@ def table(
         yield indent + terminal.dim(_line(terminal, titles, widths))
     for row in rows:
         yield indent + _line(terminal, row, widths)
+
+
+def fitting_table(
+    terminal: Terminal,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    dropped_first: Sequence[int],
+    min_last: int,
+    indent: str = "",
+) -> Iterator[str]:
+    """Yield the lines of a table that shortens no names: a narrow terminal does without some columns.
+
+    They are left out in the order of `dropped_first`. The last column is prose, which is shortened to
+    `min_last` before that, at its end.
+    """
+    kept = list(range(len(heads)))
+    widths = table_widths(heads, rows)
+    widths[-1] = min(widths[-1], min_last)
+    for dropped in dropped_first:
+        width = len(indent) + sum(widths[at] for at in kept) + _GAP * (len(kept) - 1)
+        if not terminal.is_narrower_than(width):
+            break
+        kept.remove(dropped)
+    first, *rest = kept
+    if rest and terminal.is_narrower_than(len(indent) + sum(widths[at] for at in kept) + _GAP * len(rest)):
+        # Not even one other column fits beside the names: it is below them.
+        for row in rows:
+            yield f"{indent}{row[first].text}"
+            others = [terminal.styled(row[at].text, row[at].style) for at in rest]
+            yield f"{indent}  {'  '.join(others)}".rstrip()
+        return
+    cells = [[row[column] for column in kept] for row in rows]
+    if terminal.width is not None and kept[-1] == len(heads) - 1:
+        room = terminal.width - len(indent) - sum(widths[at] for at in kept[:-1]) - _GAP * len(rest)
+        cells = [[*row, replace(prose, text=_cut(prose.text, room))] for *row, prose in cells]
+    yield from table(terminal, [heads[column] for column in kept], cells, indent=indent)
+
+
+def table_widths(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[int]:
+    """Return the width of each column if nothing is shortened."""
+    return [max(map(len, column)) for column in zip(heads, *[[c.text for c in row] for row in rows])]  # noqa: B905
 
 
 def _shrink(widths: list[int], shrinking: Sequence[int], available: int) -> None:
@@ -218,6 +233,11 @@ def shortened(text: str, width: int) -> str:
     return f"{text[: kept - tail]}…{text[len(text) - tail :]}"
 
 
+def _cut(text: str, width: int) -> str:
+    """Shorten a sentence at its end."""
+    return text if len(text) <= width else f"{text[: max(width - 1, 1)]}…"
+
+
 def wrapped(terminal: Terminal, text: str, *, indent: str, first: str = "") -> Iterator[str]:
     """Yield lines of at most the terminal's width; one line if the width is unlimited."""
     if terminal.width is None:
@@ -229,22 +249,59 @@ def wrapped(terminal: Terminal, text: str, *, indent: str, first: str = "") -> I
         initial_indent=first or indent,
         subsequent_indent=indent,
         break_on_hyphens=False,
+        # A name that is wider than the terminal stays one word, so that it can be copied.
+        break_long_words=False,
     )
 
 
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 _HOT, _WARM = 80.0, 60.0
+_CHANGE_BARS: Final = (10, 6, 0)
 
 
 def load_change(terminal: Terminal, before: float, after: float, width: int) -> Cell:
-    """`██████▌    65% → ███        30%`."""
+    """Return a bar and a percentage before and after: `██████▌ 65% → ███ 30%`."""
     texts, printed = [], []
     for percent in (before, after):
-        text = f"{_bar(percent, width, unicode=terminal.unicode)} {percent:3.0f}%"
+        text = (
+            f"{_bar(percent, width, unicode=terminal.unicode)} {percent:3.0f}%"
+            if width
+            else f"{percent:3.0f}%"
+        )
         texts.append(text)
         printed.append(terminal.styled(text, {"fg": _colour(percent)}))
     joint = f" {terminal.arrow} "
     return Cell(joint.join(texts), printed=joint.join(printed))
+
+
+def load_change_lines(
+    terminal: Terminal,
+    resources: Sequence[str],
+    nodes: Sequence[tuple[str, Mapping[str, tuple[float, float]]]],
+) -> Iterator[str]:
+    """Yield a table of nodes and their loads before and after; without room for bars, only the numbers.
+
+    Names stay whole: where not even the numbers fit beside them, these are below.
+    """
+    heads = ("NODE", *(name.upper() for name in resources))
+    rows: list[list[Cell]] = []
+    for bar in _CHANGE_BARS:
+        rows = [
+            [Cell(name), *(load_change(terminal, *loads.get(each, (0.0, 0.0)), bar) for each in resources)]
+            for name, loads in nodes
+        ]
+        width = sum(table_widths(heads, rows)) + _GAP * (len(heads) - 1)
+        if terminal.width is None or width <= terminal.width:
+            yield from table(terminal, heads, rows)
+            return
+    yield terminal.dim("NODE")
+    for name, *changes in rows:
+        yield name.text
+        named = [
+            f"{resource} {' '.join(change.text.split())}"
+            for resource, change in zip(resources, changes, strict=True)
+        ]
+        yield from wrapped(terminal, ", ".join(named), indent="  ")
 
 
 def load_cell(terminal: Terminal, percent: float, width: int) -> Cell:

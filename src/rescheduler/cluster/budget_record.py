@@ -28,7 +28,7 @@ class BudgetRecord(msgspec.Struct, frozen=True, gc=False):
     labels: Mapping[str, str] = {}
     owners: tuple[OwnerReference, ...] = ()
     selector: LabelSelector | None = None
-    """As written. None selects no pod; an empty one every pod of the namespace."""
+    """The selector as written. None selects no pod; an empty one every pod of the namespace."""
     disruptions_allowed: int = 0
     current_healthy: int = 0
     desired_healthy: int = 0
@@ -48,8 +48,14 @@ class BudgetRecord(msgspec.Struct, frozen=True, gc=False):
     def name(self) -> str:
         return self.key[len(self.namespace) + 1 :]
 
+    @property
+    def is_computed(self) -> bool:
+        """Return whether the counts of healthy pods are those of the budget as it is now."""
+        return self.is_current and not self.sync_failure
+
     def pods(self) -> Selector:
-        """Which pods of its namespace it protects: none if its selector makes no sense, as in Kubernetes."""
+        """Return a selector of the pods in its namespace that it protects: none if the selector is invalid,
+        as in Kubernetes."""
         try:
             return NOTHING if self.selector is None else self.selector.selector()
         except SelectorError:
@@ -83,7 +89,7 @@ class _Budget(PartialObject, frozen=True, gc=False):
 
 
 def decode_budget(item: Object) -> BudgetRecord:
-    """Raises `UnreadableObject`."""
+    """Decode a PodDisruptionBudget; raise `UnreadableObject`."""
     budget = decode_object(_KIND, item, _Budget)
     meta, spec, status = budget.metadata, budget.spec, budget.status
     return BudgetRecord(

@@ -5,6 +5,7 @@ records make the same snapshot, whatever happened before.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -14,14 +15,22 @@ from rescheduler.api.podmigration import (
     Migration,
     MigrationPhase,
     decode_migration,
+    traits_of,
 )
-from rescheduler.api.strategy_traits import traits_of
 from rescheduler.cluster.budget_record import BudgetRecord, decode_budget
+from rescheduler.cluster.node_autoscalers import AutoscalerSigns
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.object_meta import Object, PartialObject, decode_object
 from rescheduler.cluster.pod_classes import WorkloadResolver
 from rescheduler.cluster.pod_record import PodRecord
-from rescheduler.cluster.snapshot import NO_ROW, AmountTable, PodTable, Snapshot, extended_resource_names
+from rescheduler.cluster.snapshot import (
+    NO_ROW,
+    AmountTable,
+    MoveRecord,
+    PodTable,
+    Snapshot,
+    extended_resource_names,
+)
 from rescheduler.cluster.snapshot_tables import (
     NodeRows,
     PodRows,
@@ -47,7 +56,7 @@ __all__ = [
 
 
 class MigrationHistory(NamedTuple):
-    """All by uid, of the pod and of its successor."""
+    """The migrations of the past, each by the uid of the pod and of its successor."""
 
     recent: Mapping[str, float]
     """When it was last moved. A migration that failed counts as well: what did not work a minute ago will
@@ -59,6 +68,8 @@ class MigrationHistory(NamedTuple):
     """Nodes on which a copy of the pod could not run, sorted."""
     left_after_failure: Mapping[str, tuple[str, ...]]
     """Nodes from which a migration has moved the pod because it failed there, sorted."""
+    records: tuple[MoveRecord, ...] = ()
+    """The moves that have started or wait, by key."""
 
 
 def migration_history(migrations: Iterable[Migration]) -> MigrationHistory:
@@ -67,7 +78,10 @@ def migration_history(migrations: Iterable[Migration]) -> MigrationHistory:
     moving: set[str] = set()
     failed_on: dict[str, set[str]] = {}
     left_after_failure: dict[str, set[str]] = {}
+    records: list[MoveRecord] = []
     for migration in migrations:
+        if not migration.is_finished or migration.status.started_at is not None:
+            records.append(_move_record(migration))
         for uid, node in observed_pod_failures(migration):
             left_after_failure.setdefault(uid, set()).add(node)
         if migration.is_finished and migration.status.failure == COPY_FAILING and migration.target_node:
@@ -86,11 +100,25 @@ def migration_history(migrations: Iterable[Migration]) -> MigrationHistory:
         frozenset(moving),
         {uid: tuple(sorted(nodes)) for uid, nodes in sorted(failed_on.items())},
         {uid: tuple(sorted(nodes)) for uid, nodes in sorted(left_after_failure.items())},
+        tuple(sorted(records)),
+    )
+
+
+def _move_record(migration: Migration) -> MoveRecord:
+    status = migration.status
+    controller = status.workload or status.owner
+    return MoveRecord(
+        migration=migration.key,
+        pod=migration.pod_key,
+        source=migration.spec.source_node,
+        controller="" if controller is None else controller.uid,
+        started_s=None if status.started_at is None else status.started_at.timestamp(),
     )
 
 
 def observed_pod_failures(migration: Migration) -> Iterator[tuple[str, str]]:
-    """Uids of pods, each with a node on which it failed: as far as executing this migration has shown it."""
+    """Yield the uids of pods, each with a node on which it failed, as far as this migration has observed
+    it."""
     status = migration.status
     if not traits_of(migration.spec.strategy).recovers or status.started_at is None:
         return
@@ -119,7 +147,8 @@ def pods_on_unknown_nodes(pods: PodTable) -> Iterator[str]:
 
 
 class ClusterState:
-    """`apply_…` adds or replaces by key, `remove_…` takes away; removing what isn't there does nothing."""
+    """Records of all objects: `apply_…` adds or replaces by key, `remove_…` removes, and ignores unknown
+    keys."""
 
     def __init__(self) -> None:
         self._pods = PodRows()
@@ -127,11 +156,13 @@ class ClusterState:
         self._workloads: RecordStore[WorkloadRecord] = RecordStore()
         self._budgets: RecordStore[BudgetRecord] = RecordStore()
         self._namespaces: RecordStore[Mapping[str, str]] = RecordStore()
+        self._namespace_annotations: RecordStore[Mapping[str, str]] = RecordStore()
         self._migrations: RecordStore[Migration] = RecordStore()
         self._by_uid: Mapping[str, WorkloadRecord] | None = None
         self._ownership = WorkloadResolver()
         self._amounts = AmountTable(set())
         self._storage = StorageStore()
+        self._autoscaler_signs = AutoscalerSigns()
 
     def apply_pod(self, pod: PodRecord) -> None:
         self._pods.put(pod)
@@ -143,7 +174,7 @@ class ClusterState:
         self._nodes.nodes.put(node.name, node)
 
     def remove_node(self, name: str) -> None:
-        """Its pods stay as they are: on a node that isn't known."""
+        """Remove a node; its pods stay, on a node that isn't known."""
         self._nodes.nodes.remove(name)
 
     def apply_workload(self, workload: WorkloadRecord) -> None:
@@ -160,11 +191,18 @@ class ClusterState:
     def remove_budget(self, key: str) -> None:
         self._budgets.remove(key)
 
-    def apply_namespace(self, name: str, labels: Mapping[str, str]) -> None:
+    def apply_namespace(
+        self, name: str, labels: Mapping[str, str], annotations: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self._namespaces.put(name, labels)
+        if annotations:
+            self._namespace_annotations.put(name, annotations)
+        else:
+            self._namespace_annotations.remove(name)
 
     def remove_namespace(self, name: str) -> None:
         self._namespaces.remove(name)
+        self._namespace_annotations.remove(name)
 
     def apply_migration(self, migration: Migration) -> None:
         self._migrations.put(migration.key, migration)
@@ -173,8 +211,12 @@ class ClusterState:
         self._migrations.remove(key)
 
     def apply_usage(self, pods: UsageByName) -> None:
-        """What pods use, by key: these readings replace all earlier ones; other pods are not measured."""
+        """Set what pods use, by key. These readings replace all earlier ones; other pods count as not
+        measured."""
         self._pods.measure(pods)
+
+    def apply_autoscaler_signs(self, signs: AutoscalerSigns) -> None:
+        self._autoscaler_signs = signs
 
     def apply_storage(self, record: StorageRecord) -> None:
         self._storage.put(record)
@@ -212,12 +254,16 @@ class ClusterState:
             moving=moves.moving,
             failed_on=moves.failed_on,
             left_after_failure=moves.left_after_failure,
+            move_records=moves.records,
+            namespace_annotations=self._namespace_annotations.frozen(),
             staleness_s=staleness_s,
             assumptions=(*assumptions, *pods_on_unknown_nodes(pods)),
+            autoscaler_signs=self._autoscaler_signs,
         )
 
     def _amount_table(self) -> AmountTable:
-        """With a column for every resource that a node has or a pod asks for, however little."""
+        """Return a table with a column for every resource that a node has or a pod asks for, however
+        little."""
         names = extended_resource_names(node.allocatable for node in self._nodes.nodes.frozen().values())
         names |= extended_resource_names(self._pods.templates.amounts.values())
         names |= extended_resource_names(self._pods.templates.classes.asks.values())
@@ -226,7 +272,7 @@ class ClusterState:
         return self._amounts
 
     def _controllers(self) -> Mapping[str, WorkloadRecord]:
-        """By uid."""
+        """Return the controllers by uid."""
         if self._by_uid is None:
             found = self._workloads.frozen().values()
             self._by_uid = {record.uid: record for record in found if record.uid}
@@ -249,7 +295,7 @@ def _storage(kind: str) -> Callable[[ClusterState, Object], None]:
 
 def _namespace(state: ClusterState, item: Object) -> None:
     meta = decode_object("Namespace", item, PartialObject).metadata
-    state.apply_namespace(meta.name, meta.labels)
+    state.apply_namespace(meta.name, meta.labels, meta.kept_annotations)
 
 
 _APPLY: Mapping[str, Callable[[ClusterState, Object], None]] = {

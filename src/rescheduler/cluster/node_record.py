@@ -1,24 +1,44 @@
-"""What is kept of a node: capacity, conditions, labels and cordons."""
+"""What is kept of a node: capacity, conditions, labels and cordons; and whether it is about to be removed,
+drained or shut down, or has to be evacuated (`evacuateOn`)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION, MAINTENANCE_LABEL
+from rescheduler.api.well_known_names import (
+    CORDONED_BY_ANNOTATION,
+    DRAIN_REASON,
+    EMPTY_CONDITION,
+    KARPENTER_NODE_POOL_LABEL,
+    MAINTENANCE_LABEL,
+)
 from rescheduler.cluster.resource_amounts import Resources
+from rescheduler.config.policy_blocks import EvacuationSignal, EvacuationUrgency
 
 __all__ = [
+    "CLUSTER_AUTOSCALER_PREFIX",
+    "CLUSTER_AUTOSCALER_TAINTS",
+    "DELETION_CANDIDATE_TAINT",
+    "MAINTENANCE_CONDITIONS",
+    "REMOVAL_TAINTS",
     "UNSCHEDULABLE_TAINT",
     "NodeChange",
     "NodeCondition",
+    "NodeEvacuation",
     "NodeRecord",
     "Taint",
     "cordoned_by_others",
+    "evacuation_of",
     "in_maintenance",
-    "is_being_removed",
     "is_cordoned_by",
+    "is_deletion_candidate",
+    "is_marked_by_autoscaler",
+    "labelled_by",
+    "leaving_because",
+    "soft_taints",
 ]
 
 
@@ -52,7 +72,7 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False):
     deleted_s: int | None = None
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
-    """Its annotations, of those that `metadata.is_mark`."""
+    """The annotations that records keep (`is_kept_annotation`)."""
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     """Cordoned."""
@@ -66,7 +86,7 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> str:
-        """Nodes have no namespace: the name alone."""
+        """Return the name alone, because nodes have no namespace."""
         return self.name
 
     @property
@@ -78,19 +98,11 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
-"""Taint that the control plane gives to every cordoned node, and takes away again."""
+"""Taint that the control plane adds to every cordoned node, and removes again."""
 
 
 def in_maintenance(node: NodeRecord) -> bool:
     return node.labels.get(MAINTENANCE_LABEL) == "true"
-
-
-_REMOVAL_TAINTS = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"})
-
-
-def is_being_removed(node: NodeRecord) -> bool:
-    """Whether the node is deleted, or an autoscaler is about to remove it."""
-    return node.deleted_s is not None or any(taint.key in _REMOVAL_TAINTS for taint in node.taints)
 
 
 def is_cordoned_by(node: NodeRecord, strategy: str) -> bool:
@@ -110,6 +122,141 @@ def cordoned_by_others(node: Mapping[str, Any], manager: str) -> tuple[str, ...]
     return tuple(sorted(owners - {manager}))
 
 
+def labelled_by(node: Mapping[str, Any], manager: str, label: str) -> bool:
+    """Return whether the API server records that this client set this label of the node.
+
+    If it records no client at all, our cordon of the node decides.
+    """
+    entries = node["metadata"].get("managedFields") or ()
+    owners = {each.get("manager", "") for each in entries if _owns_label(each, label)}
+    return (
+        manager in owners if owners else CORDONED_BY_ANNOTATION in (node["metadata"].get("annotations") or {})
+    )
+
+
+def _owns_label(entry: Mapping[str, Any], label: str) -> bool:
+    metadata = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
+    return f"f:{label}" in (metadata.get("f:labels") or {})
+
+
 def _owns_cordon(entry: Mapping[str, Any]) -> bool:
     spec = (entry.get("fieldsV1") or {}).get("f:spec") or {}
     return "f:unschedulable" in spec
+
+
+# -- nodes that are about to go
+#
+# This is the one definition for everything that chooses a node for a pod: plans, drains, recovery, safe
+# evictions, and the check before each move.
+
+REMOVAL_TAINTS: Final = frozenset(
+    {
+        "ToBeDeletedByClusterAutoscaler",
+        "karpenter.sh/disrupted",
+        "karpenter.sh/disruption",  # Karpenter before 1.0
+    }
+)
+"""Taints of nodes that an autoscaler is removing. Pods may tolerate them, but would not stay."""
+
+DELETION_CANDIDATE_TAINT: Final = "DeletionCandidateOfClusterAutoscaler"
+"""The cluster autoscaler removes such a node soon, unless it is needed again."""
+
+MAINTENANCE_CONDITIONS: Final = (
+    "MaintenancePlanned",
+    "MaintenanceInProgress",
+    "DrainInProgress",
+    "Drained",
+    "GracefulNodeShutdownInProgress",
+)
+"""The well-known node conditions of KEP-5683, by which an administrator announces that pods have to go."""
+
+
+def leaving_because(node: NodeRecord) -> str:
+    """Return why the node must not get any pods, as in "the node is being deleted"; empty if it may."""
+    if node.deleted_s is not None:
+        return "is being deleted"
+    for taint in node.taints:
+        if taint.key in REMOVAL_TAINTS:
+            return f"is being removed (taint {taint.key})"
+    for condition in node.conditions:
+        # Ours only says what the label or the signal says, and may stay a moment longer.
+        is_ours = condition.reason == DRAIN_REASON
+        if condition.status == "True" and condition.type in MAINTENANCE_CONDITIONS and not is_ours:
+            return f"has the condition {condition.type}"
+    return ""
+
+
+CLUSTER_AUTOSCALER_TAINTS: Final = frozenset({"ToBeDeletedByClusterAutoscaler", DELETION_CANDIDATE_TAINT})
+CLUSTER_AUTOSCALER_PREFIX: Final = "cluster-autoscaler.kubernetes.io/"
+"""The prefix of the cluster autoscaler's annotations."""
+
+
+def is_marked_by_autoscaler(node: NodeRecord) -> bool:
+    """Return whether a node autoscaler, or its user, has left anything on the node."""
+    return (
+        KARPENTER_NODE_POOL_LABEL in node.labels
+        or any(taint.key in CLUSTER_AUTOSCALER_TAINTS for taint in node.taints)
+        or any(name.startswith(CLUSTER_AUTOSCALER_PREFIX) for name in node.annotations)
+    )
+
+
+def is_deletion_candidate(node: NodeRecord) -> bool:
+    return any(taint.key == DELETION_CANDIDATE_TAINT for taint in node.taints)
+
+
+def soft_taints(node: NodeRecord) -> tuple[Taint, ...]:
+    """Return the taints by which the node prefers that pods stay away."""
+    return tuple(taint for taint in node.taints if taint.effect == "PreferNoSchedule")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvacuation:
+    """Why a node has to be emptied, and until when."""
+
+    signals: tuple[str, ...]
+    """The signals in words: `taint example.com/spot-interruption`."""
+    is_urgent: bool
+    """Whether moves also start outside windows."""
+    deadline_s: float | None
+    """When the pods that are left are evicted without a move, in seconds since 1970; None for never."""
+
+    @property
+    def reason(self) -> str:
+        return ", ".join(self.signals)
+
+
+def evacuation_of(
+    node: NodeRecord, evacuate_on: Iterable[EvacuationSignal], now_s: float
+) -> NodeEvacuation | None:
+    """Return why the node has to be emptied, or None if no signal says so. The earliest deadline counts."""
+    found = [(signal, since_s) for signal in evacuate_on for since_s in _given_since(node, signal, now_s)]
+    if not found:
+        return None
+    deadlines = [
+        since_s + signal.deadline.total_seconds() for signal, since_s in found if signal.deadline is not None
+    ]
+    return NodeEvacuation(
+        tuple(signal.name for signal, _ in found),
+        any(signal.urgency is EvacuationUrgency.HIGH for signal, _ in found),
+        min(deadlines, default=None),
+    )
+
+
+def _given_since(node: NodeRecord, signal: EvacuationSignal, now_s: float) -> Iterator[float]:
+    """Yield since when the node gives the signal, in seconds since 1970; nothing if it does not.
+
+    Most taints don't say when they were added. Then the time counts at which the node was first reported as
+    not empty: that is on the node itself, and so known to every later leader.
+    """
+    for taint in node.taints:
+        if taint.key == signal.taint:
+            reported = node.condition(EMPTY_CONDITION)
+            # In maintenance, the node was reported before the signal: then its time is not known.
+            is_known = reported is not None and reported.since_s and not in_maintenance(node)
+            first_seen_s = reported.since_s if reported is not None and is_known else now_s
+            yield first_seen_s if taint.added_s is None else taint.added_s
+            return
+    if signal.condition is not None:
+        condition = node.condition(signal.condition)
+        if condition is not None and condition.status == "True":
+            yield condition.since_s or now_s

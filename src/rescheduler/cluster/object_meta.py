@@ -36,6 +36,7 @@ __all__ = [
 KEPT_ANNOTATION_PREFIXES = (
     *ANNOTATION_PREFIXES,
     "cluster-autoscaler.kubernetes.io/",
+    "descheduler.alpha.kubernetes.io/",
     "karpenter.sh/",
     "kse.com/",
 )
@@ -49,7 +50,7 @@ KEPT_ANNOTATIONS = frozenset(
 
 
 def is_kept_annotation(annotation: str) -> bool:
-    """Records keep these annotations only: the others are for other programs, and can be large."""
+    """Return whether records keep this annotation. Others are for other programs, and can be large."""
     return annotation.startswith(KEPT_ANNOTATION_PREFIXES) or annotation in KEPT_ANNOTATIONS
 
 
@@ -107,7 +108,7 @@ T = TypeVar("T", bound="PartialObject")
 
 
 class UnreadableObject(ValueError):  # noqa: N818 - says what the object is
-    """Which object, where in it, and what is wrong there."""
+    """An object can't be read; the message says where and why."""
 
     def __init__(self, kind: str, key: str, fault: str) -> None:
         self.kind, self.key, self.fault = kind, key, fault
@@ -127,7 +128,7 @@ class ObjectMeta(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
     @property
     def key(self) -> str:
-        """`namespace/name`, or only the name of an object without namespace."""
+        """Return `namespace/name`, or only the name of an object without namespace."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @property
@@ -146,7 +147,7 @@ class PartialObject(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 def decode_object(kind: str, item: Object, form: type[T]) -> T:
-    """Raises `UnreadableObject`."""
+    """Decode an object into a struct; raise `UnreadableObject`."""
     try:
         found = msgspec.convert(normalized(item), form)
     except (msgspec.ValidationError, RecursionError) as error:
@@ -157,12 +158,12 @@ def decode_object(kind: str, item: Object, form: type[T]) -> T:
 
 
 def epoch_seconds(moment: datetime | None) -> int:
-    """Since 1970; 0 where there is none."""
+    """Return the seconds since 1970; 0 if there is no time."""
     return 0 if moment is None else floor(moment.timestamp())
 
 
 def decode_bytes(kind: str, meta: ObjectMeta, path: str, value: object) -> int:
-    """A quantity in whole units. Raises `UnreadableObject`."""
+    """Return a quantity in whole units; raise `UnreadableObject`."""
     try:
         return quantity_of(value).whole
     except QuantityError as error:

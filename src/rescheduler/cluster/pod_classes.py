@@ -6,8 +6,8 @@ are compared by value only for the first pod that has them. A template is droppe
 then that pod holds the parts, so no other object can get their identity.
 """
 
-from collections.abc import Mapping
-from typing import Final, TypeVar
+from collections.abc import Callable, Hashable, Mapping
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,19 +20,105 @@ from rescheduler.cluster.resource_amounts import Resources
 from rescheduler.cluster.snapshot import (
     NO_ROW,
     AmountTable,
-    InternedValues,
     PodClass,
     Rows,
     Workload,
-    renumber_by_first_use,
 )
 from rescheduler.cluster.workload_record import WORKLOAD_KINDS, WorkloadRecord, controller_of
 
-__all__ = ["PodClasses", "PodOwners", "PodTemplates", "WorkloadResolver", "top_workload"]
+__all__ = [
+    "InternedValues",
+    "PodClasses",
+    "PodOwners",
+    "PodTemplates",
+    "WorkloadResolver",
+    "controllers_above",
+    "owner_chain",
+    "top_workload",
+]
+
+_MAX_CONTROLLERS: Final = 3
+"""The most controllers above a pod that are followed; a pod of a Deployment has two."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+class InternedValues(Generic[K]):
+    """Numbers values: each has one number while some row uses it; later another value gets the number."""
+
+    def __init__(self) -> None:
+        self._number: dict[K, int] = {}
+        self._values: list[K | None] = []
+        self._uses: list[int] = []
+        self._free: list[int] = []
+        self._next = 0
+        """The number that a new value gets."""
+        self.version = 0
+        """Grows whenever a value comes or goes."""
+
+    def __len__(self) -> int:
+        """Return how many numbers there are, free ones included."""
+        return len(self._values)
+
+    def take(self, value: K) -> int:
+        """Count one more use of the value and return its number."""
+        number = self._number.setdefault(value, self._next)
+        if number == self._next:
+            self._add(value)
+        else:
+            self._uses[number] += 1
+        return number
+
+    def _add(self, value: K) -> None:
+        if self._free:
+            number = self._free.pop()
+            self._values[number], self._uses[number] = value, 1
+        else:
+            self._values.append(value)
+            self._uses.append(1)
+        self._next = self._free[-1] if self._free else len(self._values)
+        self.version += 1
+
+    def drop(self, number: int) -> bool:
+        """Count one use less; return whether it was the last one, so that the value is forgotten."""
+        self._uses[number] -= 1
+        if self._uses[number]:
+            return False
+        self.version += 1
+        del self._number[self.value(number)]
+        self._values[number] = None
+        self._free.append(number)
+        self._next = number
+        return True
+
+    def value(self, number: int) -> K:
+        """Return the value of a number that is in use."""
+        value = self._values[number]
+        assert value is not None
+        return value
+
+    def values(self) -> list[K | None]:
+        """Return the values by number; None where a number is free. Don't write to them."""
+        return self._values
+
+
+def renumber_by_first_use(numbers: Rows, limit: int) -> tuple[Rows, Rows]:
+    """Number the same values again, in the order in which rows use them, and return each former number, too.
+
+    The number that a value got first depends on earlier events; the order of its rows does not.
+    """
+    rows = len(numbers)
+    first = np.full(limit + 1, rows, dtype=np.int64)  # the last place is for rows that have none
+    np.minimum.at(first, numbers, np.arange(rows))
+    found = np.flatnonzero(first[:limit] < rows)
+    used: Rows = found[np.argsort(first[found])].astype(np.int32)
+    renumbered = np.full(limit + 1, NO_ROW, dtype=np.int32)
+    renumbered[used] = np.arange(len(used), dtype=np.int32)
+    return renumbered.take(numbers), used
 
 
 PodOwners = InternedValues[tuple[str, OwnerReference]]
-"""Of pods: the namespace, and the controller."""
+"""The namespaces and controllers of pods."""
 
 
 class WorkloadResolver:
@@ -41,21 +127,21 @@ class WorkloadResolver:
     def __init__(self) -> None:
         self._known: tuple[int, int] | None = None
         self._workload = np.zeros(0, dtype=np.int32)
-        """By the number of an owner; the last is for pods without."""
+        """The workloads by the number of an owner; the last is for pods without."""
         self._workloads: list[Workload] = []
 
     def of(
         self, owners: PodOwners, numbers: Rows, controllers: Mapping[str, WorkloadRecord], version: int
     ) -> tuple[Rows, tuple[Workload, ...]]:
-        """For rows with those numbers of owners: the index of each row's workload, and the workloads.
+        """Return the index of each row's workload, and the workloads, for rows with these numbers of owners.
 
         `version` identifies the state of the controllers.
         """
         if self._known != (owners.version, version):
             self._resolve(owners, controllers)
             self._known = (owners.version, version)
-        anew, used = renumber_by_first_use(self._workload.take(numbers), len(self._workloads))
-        return anew, tuple(self._workloads[number] for number in used.tolist())
+        renumbered, used = renumber_by_first_use(self._workload.take(numbers), len(self._workloads))
+        return renumbered, tuple(self._workloads[number] for number in used.tolist())
 
     def _resolve(self, owners: PodOwners, controllers: Mapping[str, WorkloadRecord]) -> None:
         found: dict[tuple[str, str, str], int] = {}
@@ -73,19 +159,41 @@ class WorkloadResolver:
 def top_workload(
     namespace: str, owner: OwnerReference, controllers: Mapping[str, WorkloadRecord]
 ) -> Workload:
-    """The topmost of the kinds that we read, from the pod's own controller upwards.
+    """Return the topmost controller of the kinds that we read, starting at the pod's own controller.
 
     What stands above them (an operator's own kind above its StatefulSet) says nothing about pods. Where the
     chain leads to something that was not read, its name is all that is known.
     """
-    seen: set[str] = set()
-    while True:
-        record = controller_of(controllers, namespace, owner)
-        above = None if record is None else record.owner
-        if above is None or not _is_read(above) or above.uid in seen:
-            return Workload(owner.kind, f"{namespace}/{owner.name}", owner.uid, record)
-        seen.add(owner.uid)
-        owner = above
+    chain = owner_chain(namespace, owner, controllers)
+    above = chain[-1].owner if chain else owner
+    if above is not None and _is_read(above) and len(chain) < _MAX_CONTROLLERS:
+        return Workload(above.kind, f"{namespace}/{above.name}", above.uid, None)
+    if not chain:
+        return Workload(owner.kind, f"{namespace}/{owner.name}", owner.uid, None)
+    top = chain[-1]
+    return Workload(top.kind, top.key, top.uid, top)
+
+
+def owner_chain(
+    namespace: str, owner: OwnerReference | None, controllers: Mapping[str, WorkloadRecord]
+) -> tuple[WorkloadRecord, ...]:
+    """Return the known controllers from this owner upwards, the nearest first."""
+    return controllers_above(owner, lambda each: controller_of(controllers, namespace, each))
+
+
+def controllers_above(
+    owner: OwnerReference | None, find: Callable[[OwnerReference], WorkloadRecord | None]
+) -> tuple[WorkloadRecord, ...]:
+    """Return the controllers from this owner upwards, as far as `find` knows them."""
+    found: list[WorkloadRecord] = []
+    # Everyone can write owner references that form a cycle: the limit ends it.
+    while owner is not None and len(found) < _MAX_CONTROLLERS:
+        record = find(owner) if _is_read(owner) else None
+        if record is None:
+            break
+        found.append(record)
+        owner = record.owner
+    return tuple(found)
 
 
 def _is_read(owner: OwnerReference) -> bool:
@@ -142,7 +250,7 @@ class PodClasses:
         self._made_for: tuple[str, ...] = ()
 
     def take(self, pod: PodRecord) -> int:
-        """The number of its class."""
+        """Return the number of its class."""
         judged, known = _SchedulingInputs(pod), self._judged.version
         number = self._judged.take(judged)
         if self._judged.version != known:
@@ -155,12 +263,12 @@ class PodClasses:
             self.asks.drop(self._asks_of[number])
 
     def of(self, numbers: Rows, amounts: AmountTable) -> tuple[Rows, tuple[PodClass, ...]]:
-        """For rows with these numbers: the index of each row's class, and the classes.
+        """Return the index of each row's class, and the classes, for rows with these numbers.
 
         What the classes ask for is in the columns of `amounts`.
         """
-        anew, used = renumber_by_first_use(numbers, len(self._judged))
-        return anew, self._frozen(used.tolist(), amounts)
+        renumbered, used = renumber_by_first_use(numbers, len(self._judged))
+        return renumbered, self._frozen(used.tolist(), amounts)
 
     def _frozen(self, numbers: list[int], amounts: AmountTable) -> tuple[PodClass, ...]:
         if self._made_for != amounts.resources:
@@ -184,7 +292,7 @@ class PodClasses:
 
 
 def _put(values: list[T], number: int, value: T) -> None:
-    """New numbers follow on those that there are."""
+    """Set the value of a number; a new number is the next one of the list."""
     if number == len(values):
         values.append(value)
     else:
@@ -215,7 +323,7 @@ class PodTemplates:
         self._rows = np.zeros(_FIRST_ROWS, dtype=_ROW)
 
     def take(self, pod: PodRecord) -> int:
-        """The number of its template, for one more pod."""
+        """Count one more pod of its template, and return the template's number."""
         known = self._likenesses.version
         number = self._likenesses.take(
             (
@@ -234,7 +342,7 @@ class PodTemplates:
         return number
 
     def drop(self, number: int) -> None:
-        """One pod of that template less."""
+        """Count one pod less of that template."""
         if self._likenesses.drop(number):
             pod_class, amount, owner, _ = self._rows[number].item()
             self.classes.drop(pod_class)
@@ -243,7 +351,7 @@ class PodTemplates:
                 self.owners.drop(owner)
 
     def rows(self) -> npt.NDArray[np.void]:
-        """By number: `pod_class`, `amount`, `owner` and `priority`. To be read only."""
+        """Return `pod_class`, `amount`, `owner` and `priority` by number; don't write to them."""
         return self._rows
 
     def _write(self, number: int, pod: PodRecord) -> None:

@@ -12,7 +12,7 @@ requirement per node: `metadata.name NotIn [node]` (Kubernetes allows only one n
 these requirements are ignored: they are rescheduler's, not its owner's.
 
 The preferred target is one more preferred term of the highest weight. It does not bind the scheduler, so it
-can stay.
+can stay; it is ignored, too, when the pod is considered for a later move.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from kubevalues import Selector, selector_from_object
-from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION
+from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION, STEERED_BY_ANNOTATION
 
 __all__ = [
     "Affinity",
@@ -59,14 +59,14 @@ class LabelSelectorRequirement(msgspec.Struct, frozen=True, gc=False):
 
 
 class LabelSelector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """As written; `selector()` is what it means."""
+    """A label selector as written; `selector()` parses it."""
 
     match_labels: tuple[tuple[str, str], ...] = ()
     """Sorted by key."""
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
     def selector(self) -> Selector:
-        """Raises `SelectorError` where Kubernetes would not accept it either."""
+        """Return the selector; raise `SelectorError` where Kubernetes would not accept it either."""
         expressions = [msgspec.structs.asdict(expression) for expression in self.match_expressions]
         return selector_from_object({"matchLabels": dict(self.match_labels), "matchExpressions": expressions})
 
@@ -127,7 +127,7 @@ class WeightedPodAffinityTerm(msgspec.Struct, frozen=True, gc=False, rename="cam
 class PodAffinity(
     msgspec.Struct, frozen=True, gc=False, rename={"required": _REQUIRED, "preferred": _PREFERRED}
 ):
-    """For both directions: with these pods, or (anti-affinity) away from them."""
+    """Affinity terms for both directions: with these pods, or (anti-affinity) away from them."""
 
     required: tuple[PodAffinityTerm, ...] = ()
     preferred: tuple[WeightedPodAffinityTerm, ...] = ()
@@ -140,7 +140,8 @@ class Affinity(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Toleration(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """No operator means Equal; an empty key with Exists tolerates every taint; no effect, every effect."""
+    """A toleration. No operator means Equal; no key with Exists means every taint; no effect means every
+    effect."""
 
     key: str = ""
     operator: str = ""
@@ -150,7 +151,7 @@ class Toleration(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class TopologySpreadConstraint(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """No policy means Honor for affinity and Ignore for taints."""
+    """A topology spread constraint. No policy means Honor for affinity and Ignore for taints."""
 
     max_skew: int = 1
     topology_key: str = ""
@@ -178,7 +179,7 @@ class SchedulingConstraints(msgspec.Struct, frozen=True, gc=False):
     spread: tuple[TopologySpreadConstraint, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
     needed_features: tuple[str, ...] = ()
-    """Of those a node declares in `status.declaredFeatures`."""
+    """The features that the pod needs, of those that nodes declare in `status.declaredFeatures`."""
 
 
 _NAME_FIELD = "metadata.name"
@@ -186,7 +187,7 @@ _GREATEST_WEIGHT = 100
 
 
 def avoided_nodes(annotations: Mapping[str, str]) -> tuple[str, ...]:
-    """The nodes that the annotation names; none if it can't be read, for then it isn't ours."""
+    """Return the nodes that the annotation names; none if it can't be read, because then it isn't ours."""
     written = annotations.get(AVOIDED_NODES_ANNOTATION)
     if written is None:
         return ()
@@ -197,7 +198,7 @@ def avoided_nodes(annotations: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def encode_avoided_nodes(nodes: Sequence[str]) -> str:
-    """The value of the annotation for these nodes."""
+    """Return the value of the annotation for these nodes."""
     return msgspec.json.encode(list(nodes)).decode()
 
 
@@ -213,7 +214,7 @@ def preferred_node_term(node: str) -> PreferredSchedulingTerm:
 
 
 def with_exclusions(affinity: Affinity, nodes: Sequence[str]) -> Affinity:
-    """The same affinity with the exclusions in it."""
+    """Return the same affinity with the exclusions in it."""
     own = exclusion_requirements(nodes)
     required = affinity.node_affinity.required
     if required is None:
@@ -222,7 +223,9 @@ def with_exclusions(affinity: Affinity, nodes: Sequence[str]) -> Affinity:
 
 
 def without_exclusions(affinity: Affinity, annotations: Mapping[str, str]) -> Affinity:
-    """The affinity as its owner wrote it."""
+    """Return the affinity as its owner wrote it."""
+    if STEERED_BY_ANNOTATION in annotations:
+        affinity = _without_preferred_node(affinity)
     own = exclusion_requirements(avoided_nodes(annotations))
     required = affinity.node_affinity.required
     if not own or required is None:
@@ -233,6 +236,18 @@ def without_exclusions(affinity: Affinity, annotations: Mapping[str, str]) -> Af
     return affinity if terms == required.node_selector_terms else _with_terms(affinity, terms)
 
 
+def _without_preferred_node(affinity: Affinity) -> Affinity:
+    """Return the affinity without the preferred node that rescheduler added, which is always the last
+    term."""
+    *others, last = affinity.node_affinity.preferred or (None,)
+    if last is None or len(last.preference.match_fields) != 1:
+        return affinity
+    if last != preferred_node_term(*last.preference.match_fields[0].values[:1] or ("",)):
+        return affinity
+    node_affinity = msgspec.structs.replace(affinity.node_affinity, preferred=tuple(others))
+    return msgspec.structs.replace(affinity, node_affinity=node_affinity)
+
+
 def _with(term: NodeSelectorTerm, own: tuple[NodeSelectorRequirement, ...]) -> NodeSelectorTerm:
     # An empty term matches no node; with our exclusions in it, it would match nearly all.
     if term == NodeSelectorTerm():
@@ -241,7 +256,7 @@ def _with(term: NodeSelectorTerm, own: tuple[NodeSelectorRequirement, ...]) -> N
 
 
 def _without(term: NodeSelectorTerm, own: tuple[NodeSelectorRequirement, ...]) -> NodeSelectorTerm:
-    """Ours stand at the end, and a term never consisted of them alone."""
+    """Return the term without our own requirements, which stand at its end and never alone."""
     is_ours = term.match_fields[-len(own) :] == own and term != NodeSelectorTerm(match_fields=own)
     return msgspec.structs.replace(term, match_fields=term.match_fields[: -len(own)]) if is_ours else term
 

@@ -7,9 +7,12 @@ Which states of a container mean that it can't run: the same for a pod that fail
 
 The kubelet's reasons are in its `pkg/kubelet/images/types.go` and `pkg/kubelet/kuberuntime`. Reasons that are
 not listed here, such as CreateContainerConfigError, RunContainerError or PostStartHookError, are errors.
+
+Which security contexts give access to the host: those that the Pod Security Standard `baseline` forbids. The
+admission policy for copies (`rescheduler.install.copy_policies`) refuses the same; a test compares both.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -19,6 +22,7 @@ from rescheduler.cluster.pod_constraints import Affinity, SchedulingConstraints
 from rescheduler.cluster.resource_amounts import Resources
 
 __all__ = [
+    "BASELINE_CAPABILITIES",
     "CLAIM_VOLUME",
     "CRASH_LOOP",
     "EMPTY_DIR_VOLUME",
@@ -35,8 +39,11 @@ __all__ = [
     "PodRecord",
     "PodShape",
     "PodVolume",
+    "SecurityContext",
     "belongs_to_node",
     "cant_run_reason",
+    "handles_own_eviction",
+    "host_access_of",
     "is_rescheduler_pod",
     "is_starting",
     "keeps_transition_time",
@@ -51,7 +58,8 @@ HOST_PATH_VOLUME: Final = "hostPath"
 
 
 class PodVolume(msgspec.Struct, frozen=True, gc=False):
-    """Volumes that only bring configuration (config maps, secrets, tokens, images) are not recorded."""
+    """A volume. Volumes that only bring configuration (config maps, secrets, tokens, images) are not
+    recorded."""
 
     kind: str
     """The name of its source in the API. A generic ephemeral volume counts as the claim made for it."""
@@ -59,7 +67,7 @@ class PodVolume(msgspec.Struct, frozen=True, gc=False):
     """What it refers to: the claim, the disk, the path, the CSI driver, `pool/image`, the medium."""
     read_only: bool = False
     monitors: tuple[str, ...] = ()
-    """Of a Ceph RBD: two images are the same if they share a monitor, the pool and the name."""
+    """The monitors of a Ceph RBD. Two images are the same if they share a monitor, the pool and the name."""
     ephemeral: bool = False
     """A claim that is made for this pod and goes with it."""
 
@@ -72,7 +80,9 @@ class Container(msgspec.Struct, frozen=True, gc=False):
     requests: Resources = Resources()
     limits: Resources = Resources()
     restarts_always: bool = False
-    """On an init container: it is a sidecar, started in its turn and running as long as the pod does."""
+    """Whether an init container is a sidecar, which starts in its turn and runs as long as the pod."""
+    ends_abruptly: bool = False
+    """Whether it declares ports and has no preStop hook: it gets SIGTERM while clients may still call it."""
 
 
 class PodShape(msgspec.Struct, frozen=True, gc=False):
@@ -94,6 +104,8 @@ class PodShape(msgspec.Struct, frozen=True, gc=False):
     restart_policy: str = ""
     grace_period_s: int | None = None
     host_network: bool = False
+    host_access: str = ""
+    """What of its spec gives it access to its host, in words, without volumes; empty if nothing does."""
     readiness_gates: tuple[str, ...] = ()
     scheduling_gates: tuple[str, ...] = ()
     resource_claims: tuple[str, ...] = ()
@@ -103,7 +115,8 @@ class PodShape(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContainerStateWaiting(msgspec.Struct, frozen=True, gc=False):
-    """Not yet, or not again: `reason` says why (ContainerCreating, CrashLoopBackOff, ImagePullBackOff, …)."""
+    """The container does not run yet, or not again: `reason` says why (ContainerCreating, CrashLoopBackOff,
+    ImagePullBackOff, …)."""
 
     reason: str = ""
     message: str = ""
@@ -146,8 +159,58 @@ _MILESTONES = frozenset({"PodScheduled", "PodReadyToStartContainers", "Initializ
 
 
 def keeps_transition_time(kind: str, status: str) -> bool:
-    """When a pod passed what every pod passes on its way to Ready is of no use later, and there are many."""
+    """Return whether to keep the condition's time: the times on the way to Ready are of no use later, and
+    there are many."""
     return status != "True" or kind not in _MILESTONES
+
+
+BASELINE_CAPABILITIES: Final = (
+    "AUDIT_WRITE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "MKNOD",
+    "NET_BIND_SERVICE",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYS_CHROOT",
+)
+"""The capabilities that the Pod Security Standard `baseline` lets a container add."""
+
+
+class _WindowsOptions(msgspec.Struct, rename="camel"):
+    host_process: bool = False
+
+
+class _Capabilities(msgspec.Struct, rename="camel"):
+    add: list[str] = []
+
+
+class SecurityContext(msgspec.Struct, rename="camel"):
+    """What of the security context of a container or a pod gives access to the host: a pod has only
+    `windows_options` of these."""
+
+    capabilities: _Capabilities = msgspec.field(default_factory=_Capabilities)
+    privileged: bool = False
+    proc_mount: str = ""
+    windows_options: _WindowsOptions = msgspec.field(default_factory=_WindowsOptions)
+
+
+def host_access_of(context: SecurityContext) -> Iterator[str]:
+    """Yield everything that gives access to the host, as the API calls it."""
+    if context.privileged:
+        yield "privileged"
+    if context.proc_mount not in {"", "Default"}:
+        yield f"procMount {context.proc_mount}"
+    if context.windows_options.host_process:
+        yield "windowsOptions.hostProcess"
+    for capability in context.capabilities.add:
+        if capability not in BASELINE_CAPABILITIES:
+            yield f"capability {capability}"
 
 
 class PodRecord(msgspec.Struct, frozen=True, gc=False):
@@ -162,7 +225,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     deletion_grace_s: int | None = None
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
-    """Only those for which `is_kept_annotation` holds."""
+    """The annotations that records keep (`is_kept_annotation`)."""
     owners: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
 
@@ -176,7 +239,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
 
     phase: str = ""
     reason: str = ""
-    """Of its status: `Evicted`, `NodeLost`, …"""
+    """The reason in the status: `Evicted`, `NodeLost`, …"""
     conditions: tuple[PodCondition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
@@ -192,7 +255,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def owner(self) -> OwnerReference | None:
-        """The one that controls it: a pod has at most one."""
+        """Return the owner that controls the pod: there is at most one."""
         for owner in self.owners:
             if owner.controller:
                 return owner
@@ -227,7 +290,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 def resize_is_infeasible(conditions: tuple[PodCondition, ...]) -> bool:
-    """Its node can never grant what the spec asks for now."""
+    """Return whether the node can never grant the resources that the spec requests now."""
     for condition in conditions:
         if condition.type == "PodResizePending":
             return condition.reason == "Infeasible"
@@ -239,7 +302,7 @@ _MAX_ORDINAL_DIGITS: Final = 10
 
 
 def statefulset_ordinal(name: str, stateful_set: str) -> int | None:
-    """None if it is not the name of a pod of that StatefulSet."""
+    """Return the ordinal of a pod of that StatefulSet; None if the name is not that of one of its pods."""
     stem, _, number = name.rpartition("-")
     is_number = number.isascii() and number.isdecimal() and len(number) <= _MAX_ORDINAL_DIGITS
     return int(number) if stem == stateful_set and is_number else None
@@ -251,15 +314,32 @@ _MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 
 def is_rescheduler_pod(pod: PodRecord) -> bool:
-    """One of the pods that this program runs in."""
+    """Return whether rescheduler itself runs in the pod."""
     return pod.labels.get("app.kubernetes.io/name") == "rescheduler"
 
 
 def belongs_to_node(pod: PodRecord) -> bool:
-    """It comes and goes with its node: a pod of a DaemonSet, or one that the kubelet itself started."""
+    """Return whether the pod comes and goes with its node: a pod of a DaemonSet, or one that the kubelet
+    started."""
     return _MIRROR_ANNOTATION in pod.annotations or (
         pod.owner is not None and pod.owner.kind in NODE_BOUND_KINDS
     )
+
+
+_EVICTION_REQUEST_ONLY: Final = "descheduler.alpha.kubernetes.io/request-evict-only"
+"""The descheduler's word for pods whose eviction only asks another component to move them."""
+
+
+def handles_own_eviction(pod: PodRecord) -> bool:
+    """Return whether an eviction makes another component move the pod, as KubeVirt does with the pods of
+    virtual machines (virt-launcher), which it live-migrates."""
+    owner = pod.owner
+    is_virtual_machine = (
+        owner is not None
+        and owner.kind == "VirtualMachineInstance"
+        and owner.api_version.startswith("kubevirt.io/")
+    )
+    return is_virtual_machine or _EVICTION_REQUEST_ONLY in pod.annotations
 
 
 CRASH_LOOP: Final = "CrashLoopBackOff"

@@ -42,7 +42,8 @@ class Resources(msgspec.Struct, frozen=True, gc=False):
 
 
 def resources_of(amounts: Mapping[str, Quantity]) -> Resources:
-    """Sums are made before this, exactly: it rounds up to whole numbers, as the scheduler does."""
+    """Return the amounts, rounded up to whole numbers as in the scheduler. Add quantities before you call
+    this."""
     nothing = Quantity(0)
     return Resources(
         cpu_millis=amounts.get("cpu", nothing).millis,
@@ -58,7 +59,7 @@ def _extended(amounts: Iterable[tuple[str, Quantity]]) -> Iterable[tuple[str, in
 
 
 def is_scalar_resource(resource: str) -> bool:
-    """What the scheduler counts beside cpu, memory, ephemeral storage and pods; it ignores the rest."""
+    """Return whether the scheduler counts this resource beside cpu, memory, ephemeral storage and pods."""
     if resource.startswith(_SCALAR_PREFIXES) or "kubernetes.io/" in resource:
         return True
     return "/" in resource and not resource.startswith("requests.")
@@ -99,7 +100,7 @@ def pod_requests(
     pod_granted: GrantedResources | None = None,
     resize_infeasible: bool = False,
 ) -> Resources:
-    """Without `granted`: what a new pod asks for. With it (by container): what the running pod counts for."""
+    """Return what a new pod asks for or, with `granted` (by container), what the running pod counts for."""
     of_pod = pod_granted or GrantedResources()
     if granted is None:
         total = _over_containers(pod, lambda container: container.requests)
@@ -112,7 +113,7 @@ def pod_requests(
 def _views(
     pod: PodResourceSpec, granted: Mapping[str, GrantedResources], of_pod: GrantedResources, infeasible: bool
 ) -> Iterable[Quantities]:
-    """The pod as its spec has it, as its node allocated it, and as it really runs."""
+    """Yield the pod as its spec has it, as its node allocated it, and as it really runs."""
     nothing = GrantedResources()
 
     def asked(container: ContainerResourceSpec) -> Quantities:

@@ -6,21 +6,34 @@ arrived. Snapshots are never modified; code that tries out positions uses a `Pla
 Shared values are stored once and referred to by number; amounts of resources are rows of integers.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from rescheduler.cluster.budget_record import BudgetRecord
-from rescheduler.cluster.node_record import NodeRecord, in_maintenance, is_being_removed
+from rescheduler.cluster.node_autoscalers import (
+    NO_SIGNS,
+    AutoscalerSigns,
+    NodeAutoscalers,
+    detect_autoscalers,
+)
+from rescheduler.cluster.node_record import (
+    NodeRecord,
+    evacuation_of,
+    in_maintenance,
+    is_marked_by_autoscaler,
+    leaving_because,
+)
 from rescheduler.cluster.pod_constraints import Affinity, SchedulingConstraints
 from rescheduler.cluster.pod_record import PodRecord, PodVolume
 from rescheduler.cluster.resource_amounts import Resources
 from rescheduler.cluster.storage_records import Storage
 from rescheduler.cluster.workload_record import WorkloadRecord
+from rescheduler.config.policy import Policy
 
 __all__ = [
     "CPU",
@@ -34,8 +47,8 @@ __all__ = [
     "Flags",
     "Floats",
     "Indices",
-    "InternedValues",
     "Ints",
+    "MoveRecord",
     "NodeTable",
     "PodClass",
     "PodTable",
@@ -45,9 +58,11 @@ __all__ = [
     "Workload",
     "closed_because",
     "extended_resource_names",
-    "nodes_in_maintenance",
+    "is_selected_namespace",
+    "is_selected_node",
+    "nodes_being_emptied",
     "open_nodes",
-    "renumber_by_first_use",
+    "profile_of",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -75,7 +90,7 @@ class PodClass(msgspec.Struct, frozen=True, eq=False, gc=False):
     labels: Mapping[str, str]
     constraints: SchedulingConstraints
     affinity: Affinity
-    """Without exclusions that we put into the pod ourselves."""
+    """The affinity without the exclusions that rescheduler added to the pod."""
     volumes: tuple[PodVolume, ...]
     asks: Ints
     """What a new copy asks of a node, by resource column (`PODS`: 1)."""
@@ -98,7 +113,7 @@ class NodeTable:
     records: tuple[NodeRecord, ...]
     """Sorted by name."""
     row: Mapping[str, int]
-    """By name."""
+    """The rows by name."""
     allocatable: Ints
     """[node, resource]"""
     requested: Ints
@@ -107,7 +122,7 @@ class NodeTable:
     """[node, resource]: the sum of the pods' loads."""
     ready: Flags
     schedulable: Flags
-    """Not cordoned."""
+    """Whether each node is not cordoned."""
 
     def __len__(self) -> int:
         return len(self.records)
@@ -118,7 +133,7 @@ class PodTable:
     records: tuple[PodRecord, ...]
     """Sorted by key."""
     row: Mapping[str, int]
-    """By key; a mapping for single questions, slower than a dict."""
+    """The rows by key; a mapping for single questions, slower than a dict."""
     node: Rows
     """Row of the node it counts on; `NO_ROW` if unscheduled, finished, or its node is unknown."""
     requests: Ints
@@ -143,8 +158,23 @@ class PodTable:
         return len(self.records)
 
     def on(self, node: int) -> Rows:
-        """Rows of the pods that count on that node, in order of their keys."""
+        """Return the rows of the pods that count on that node, in order of their keys."""
         return self.by_node[self.first_on[node] : self.first_on[node + 1]]
+
+
+class MoveRecord(NamedTuple):
+    """A migration that has started, or waits to start."""
+
+    migration: str
+    """`namespace/name`."""
+    pod: str
+    """`namespace/name`."""
+    source: str
+    """Node that the pod leaves."""
+    controller: str
+    """Uid of its Deployment or other controller; empty if there is none, or none is recorded yet."""
+    started_s: float | None
+    """When its last attempt started, in seconds since 1970; None if it waits."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -179,6 +209,20 @@ class Snapshot:
     """How long ago the oldest of the caches it was made from was known to be current."""
     assumptions: tuple[str, ...]
     """What was assumed because the input did not say."""
+    autoscaler_signs: AutoscalerSigns = NO_SIGNS
+    """What the server shows of node autoscalers, beside the nodes."""
+    namespace_annotations: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Annotations by namespace, of those that have any that matter."""
+    move_records: tuple[MoveRecord, ...] = ()
+    """All migrations on record that have started or wait, in the order of their keys."""
+
+    def has_autoscaler_signs(self) -> bool:
+        """Return whether anything hints at a node autoscaler: in most clusters, nothing does."""
+        return self.autoscaler_signs != NO_SIGNS or any(map(is_marked_by_autoscaler, self.nodes.records))
+
+    def autoscalers(self) -> NodeAutoscalers:
+        """Return the node autoscalers that this cluster shows. Looks at every node."""
+        return detect_autoscalers(self.nodes.records, self.autoscaler_signs, self.taken_at_s)
 
 
 class PodsByWorkload:
@@ -194,83 +238,6 @@ class PodsByWorkload:
         return self._rows[self._first[workload] : self._first[workload + 1]]
 
 
-K = TypeVar("K", bound=Hashable)
-
-
-class InternedValues(Generic[K]):
-    """Each value has one number as long as some row uses it; then the number goes to another value."""
-
-    def __init__(self) -> None:
-        self._number: dict[K, int] = {}
-        self._values: list[K | None] = []
-        self._uses: list[int] = []
-        self._free: list[int] = []
-        self._next = 0
-        """The number that a new value gets."""
-        self.version = 0
-        """Grows whenever a value comes or goes."""
-
-    def __len__(self) -> int:
-        """Return how many numbers there are, free ones included."""
-        return len(self._values)
-
-    def take(self, value: K) -> int:
-        """One more use of that value."""
-        number = self._number.setdefault(value, self._next)
-        if number == self._next:
-            self._add(value)
-        else:
-            self._uses[number] += 1
-        return number
-
-    def _add(self, value: K) -> None:
-        if self._free:
-            number = self._free.pop()
-            self._values[number], self._uses[number] = value, 1
-        else:
-            self._values.append(value)
-            self._uses.append(1)
-        self._next = self._free[-1] if self._free else len(self._values)
-        self.version += 1
-
-    def drop(self, number: int) -> bool:
-        """One use less; whether that was the last, so that the value is forgotten."""
-        self._uses[number] -= 1
-        if self._uses[number]:
-            return False
-        self.version += 1
-        del self._number[self.value(number)]
-        self._values[number] = None
-        self._free.append(number)
-        self._next = number
-        return True
-
-    def value(self, number: int) -> K:
-        """Of a number in use."""
-        value = self._values[number]
-        assert value is not None
-        return value
-
-    def values(self) -> list[K | None]:
-        """By number; None where a number is free. To be read only."""
-        return self._values
-
-
-def renumber_by_first_use(numbers: Rows, limit: int) -> tuple[Rows, Rows]:
-    """The same numbers counted anew in the order in which rows use them, and what each was before.
-
-    Which number a value got depends on what happened earlier; the order of its rows does not.
-    """
-    rows = len(numbers)
-    first = np.full(limit + 1, rows, dtype=np.int64)  # the last place is for rows that have none
-    np.minimum.at(first, numbers, np.arange(rows))
-    found = np.flatnonzero(first[:limit] < rows)
-    used: Rows = found[np.argsort(first[found])].astype(np.int32)
-    anew = np.full(limit + 1, NO_ROW, dtype=np.int32)
-    anew[used] = np.arange(len(used), dtype=np.int32)
-    return anew.take(numbers), used
-
-
 MANDATORY_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods")
 """The first columns: always there, in this order."""
 
@@ -284,7 +251,7 @@ def extended_resource_names(amounts: Iterable[Resources | None]) -> set[str]:
 
 
 class AmountTable:
-    """For one set of columns."""
+    """The amounts of all nodes or pods, for one set of columns."""
 
     def __init__(self, extended: set[str]) -> None:
         self.extended = extended
@@ -293,11 +260,11 @@ class AmountTable:
         self._of_new_pods: dict[Resources, Ints] = {}
 
     def of_nodes(self, amounts: Sequence[Resources]) -> Ints:
-        """[node, resource]"""
+        """Return the amounts as [node, resource]."""
         return self._rows(amounts)
 
     def of_pods(self, amounts: Sequence[Resources | None]) -> Ints:
-        """Return [pod, resource]: each is one pod; None is for a row that nobody uses."""
+        """Return [pod, resource]: each is one pod; None is for an unused row."""
         rows = self._rows([each or Resources() for each in amounts])
         rows[:, PODS] = 1
         return rows
@@ -332,23 +299,55 @@ def _bounded(amount: int) -> int:
     return 0 if amount < 0 else min(amount, MAX_AMOUNT)
 
 
-def open_nodes(snapshot: Snapshot) -> Flags:
-    """Return [node]: whether pods may go there: not cordoned, in maintenance or about to be removed."""
-    removed = np.fromiter(map(is_being_removed, snapshot.nodes.records), np.bool_)
-    return snapshot.nodes.ready & snapshot.nodes.schedulable & ~nodes_in_maintenance(snapshot) & ~removed
+def open_nodes(snapshot: Snapshot, policy: Policy) -> Flags:
+    """Return [node]: whether pods may go there: not cordoned, being emptied or about to be removed."""
+    stays = np.fromiter((not leaving_because(node) for node in snapshot.nodes.records), np.bool_)
+    return snapshot.nodes.ready & snapshot.nodes.schedulable & ~nodes_being_emptied(snapshot, policy) & stays
 
 
-def nodes_in_maintenance(snapshot: Snapshot) -> Flags:
-    """Return [node]: whether the node is in maintenance."""
-    return np.fromiter(map(in_maintenance, snapshot.nodes.records), np.bool_)
+def nodes_being_emptied(snapshot: Snapshot, policy: Policy) -> Flags:
+    """Return [node]: whether the node is in maintenance, or evacuated."""
+    now_s, signals = snapshot.taken_at_s, policy.evacuate_on
+    return np.fromiter(
+        (
+            in_maintenance(node) or (bool(signals) and evacuation_of(node, signals, now_s) is not None)
+            for node in snapshot.nodes.records
+        ),
+        np.bool_,
+    )
 
 
-def closed_because(snapshot: Snapshot, node: int) -> str:
+def is_selected_namespace(snapshot: Snapshot, policy: Policy, name: str) -> bool:
+    """Return whether `namespaceSelector` matches the namespace; if its labels are not known, it does not."""
+    if policy.namespace_selector.selects_everything:
+        return True
+    labels = snapshot.namespaces.get(name)
+    return labels is not None and policy.namespace_selector.matches(labels)
+
+
+def is_selected_node(snapshot: Snapshot, policy: Policy, name: str) -> bool:
+    """Return whether `nodeSelector` matches the node; a node that does not exist is not left out."""
+    row = snapshot.nodes.row.get(name)
+    return row is None or policy.node_selector.matches(snapshot.nodes.records[row].labels)
+
+
+def profile_of(snapshot: Snapshot, policy: Policy, namespace: str, node: str) -> Policy:
+    """Return the policy for pods of that namespace on that node; that of the first profile if none selects
+    them, so that its refusal is reported."""
+    for each in policy.every_profile:
+        if is_selected_namespace(snapshot, each, namespace) and is_selected_node(snapshot, each, node):
+            return each
+    return policy
+
+
+def closed_because(snapshot: Snapshot, policy: Policy, node: int) -> str:
     """Return why a node is closed to pods, as in "the node is cordoned"; empty if it is open."""
     if not snapshot.nodes.ready[node]:
         return "is not Ready"
     if not snapshot.nodes.schedulable[node]:
         return "is cordoned"
-    if is_being_removed(snapshot.nodes.records[node]):
-        return "is being removed"
-    return "is in maintenance" if in_maintenance(snapshot.nodes.records[node]) else ""
+    record = snapshot.nodes.records[node]
+    if in_maintenance(record):
+        return "is in maintenance"
+    evacuation = evacuation_of(record, policy.evacuate_on, snapshot.taken_at_s)
+    return f"is evacuated ({evacuation.reason})" if evacuation is not None else leaving_because(record)

@@ -8,14 +8,13 @@ All other kinds are few enough to be copied when one object changes.
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import chain
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from rescheduler.cluster.node_record import NodeRecord
-from rescheduler.cluster.pod_classes import PodTemplates
+from rescheduler.cluster.pod_classes import InternedValues, PodTemplates
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.snapshot import (
     CPU,
@@ -24,7 +23,6 @@ from rescheduler.cluster.snapshot import (
     NO_ROW,
     AmountTable,
     Flags,
-    InternedValues,
     Ints,
     NodeTable,
     PodTable,
@@ -41,7 +39,7 @@ from rescheduler.cluster.storage_records import (
     StorageClassRecord,
     VolumeRecord,
 )
-from rescheduler.cluster.usage_readings import UsageByName, UsageReading
+from rescheduler.cluster.usage_readings import UsageByName, UsageReading, map_in_slices
 
 __all__ = [
     "UNMEASURED",
@@ -75,7 +73,7 @@ class RecordStore(Generic[T]):
         self._changed()
 
     def remove(self, key: str) -> None:
-        """Nothing happens if it isn't there."""
+        """Remove the object; do nothing if it isn't there."""
         if self._records.pop(key, None) is not None:
             self._changed()
 
@@ -83,7 +81,7 @@ class RecordStore(Generic[T]):
         return self._records.get(key)
 
     def frozen(self) -> Mapping[str, T]:
-        """All of them, sorted by key; later changes don't show in it."""
+        """Return all records, sorted by key; later changes don't show in the result."""
         if self._frozen is None:
             self._frozen = dict(sorted(self._records.items()))
         return self._frozen
@@ -166,7 +164,6 @@ _ROW: Final = np.dtype(
     ]
 )
 UNMEASURED: Final = -1
-_NOT_MEASURED: Final = (UNMEASURED, UNMEASURED)
 _FIRST_SLOTS: Final = 64
 
 
@@ -175,7 +172,7 @@ class RowOrder(NamedTuple):
 
     keys: list[str]
     slots: Rows
-    """Where each row's pod is kept."""
+    """The slot in which each row's pod is stored."""
 
 
 class PodRows:
@@ -185,7 +182,7 @@ class PodRows:
         self._usage: UsageByName = {}
 
         self._slots: dict[str, int] = {}
-        """Where each pod is kept, by key, as long as it is there."""
+        """The slot of each pod that exists, by key."""
         self._free: list[int] = []
         self._records: list[PodRecord | None] = []
         self._rows = np.zeros(0, dtype=_ROW)
@@ -209,7 +206,7 @@ class PodRows:
             self._release(*before)
 
     def remove(self, key: str) -> None:
-        """Nothing happens if it isn't there."""
+        """Remove the pod; do nothing if it isn't there."""
         slot = self._slots.pop(key, None)
         if slot is not None:
             self._release(*self._rows[slot].item()[:2])
@@ -218,11 +215,14 @@ class PodRows:
             self._note_membership(key, self._added, self._removed)
 
     def measure(self, usage: UsageByName) -> None:
-        """From now on these readings count, and no others."""
+        """Replace all earlier usage readings by these."""
         self._usage = usage
-        used = (_used(usage.get(pod.key), pod.created_s) if pod else _NOT_MEASURED for pod in self._records)
-        flat = np.fromiter(chain.from_iterable(used), np.int64, 2 * len(self._records))
-        self._rows["cpu_used"], self._rows["memory_used"] = flat[::2], flat[1::2]
+        found = [None if pod is None else usage.get(pod.key) for pod in self._records]
+        at_s = np.array([-np.inf if each is None else each.at_s for each in found], np.float64)
+        counts = at_s >= self._rows["created_s"]
+        for column, field in (("cpu_used", "cpu_millis"), ("memory_used", "memory_bytes")):
+            used = np.array([0 if each is None else getattr(each, field) for each in found], np.float64)
+            self._rows[column] = np.where(counts, np.clip(used, 0, MAX_AMOUNT), UNMEASURED)
 
     def order(self) -> RowOrder:
         if self._order is None:
@@ -230,19 +230,18 @@ class PodRows:
             keys = [key for key in self._sorted if key not in self._removed]
             keys += sorted(self._added)
             keys.sort()
-            slots = np.fromiter(map(self._slots.__getitem__, keys), np.int32, len(keys))
+            slots = np.array(map_in_slices(self._slots.__getitem__, keys), np.int32)
             self._order, self._sorted = RowOrder(keys, slots), keys
             self._added, self._removed = {}, {}
         return self._order
 
     def gathered(self) -> npt.NDArray[np.void]:
-        """All rows, in order: fields as in `_ROW`."""
+        """Return all rows, in order; the fields are those of `_ROW`."""
         return self._rows.take(self.order().slots)
 
     def records(self) -> tuple[PodRecord, ...]:
-        """All records, in order."""
-        slots = self.order().slots.tolist()
-        return tuple(map(self._records.__getitem__, slots))  # type: ignore[arg-type]
+        """Return all records, in order."""
+        return tuple(map_in_slices(self._records.__getitem__, self.order().slots.tolist()))  # type: ignore[arg-type]
 
     def _new_slot(self) -> int:
         if not self._free:
@@ -269,7 +268,7 @@ class PodRows:
         self.templates.drop(template)
 
     def _note_membership(self, key: str, opposite: dict[str, None], changed: dict[str, None]) -> None:
-        """What had gone and comes back is neither new nor gone; it may be in another slot, though."""
+        """Record that a key came or went; one that did both is neither new nor gone, but may change slot."""
         self._order = None
         if key in opposite:
             del opposite[key]
@@ -278,14 +277,14 @@ class PodRows:
 
 
 def counts_on_node(pod: PodRecord) -> bool:
-    """On its node: it holds what it asked for until it has finished, also while it is being deleted."""
+    """Return whether the pod counts on its node: until it has finished, also while it is being deleted."""
     return bool(pod.node) and not pod.is_finished
 
 
 def _used(used: UsageReading | None, created_s: int) -> tuple[int, int]:
     # What was measured before it was made was another pod of the same name.
     if used is None or used.at_s < created_s:
-        return _NOT_MEASURED
+        return UNMEASURED, UNMEASURED
     return min(max(0, used.cpu_millis), MAX_AMOUNT), min(max(0, used.memory_bytes), MAX_AMOUNT)
 
 
@@ -361,14 +360,14 @@ def node_table(nodes: NodeColumns, pods: PodTable) -> NodeTable:
 
 
 def _rows_of_nodes(rows: PodRows, node_row: Mapping[str, int]) -> Rows:
-    """By the number of a node's name; the last is for pods that count on no node."""
+    """Return rows by the number of a node's name; the last is for pods that count on no node."""
     names = rows.node_names.values()
     found = [NO_ROW if name is None else node_row.get(name, NO_ROW) for name in names]
     return np.array([*found, NO_ROW], dtype=np.int32)
 
 
 def group_by_node(node: Rows, nodes: int) -> tuple[Rows, Rows]:
-    """Rows of pods by node, and where each node's begin."""
+    """Return the rows of pods by node, and where the rows of each node begin."""
     placed = np.flatnonzero(node != NO_ROW)
     on = node.take(placed)
     # Sorting small numbers takes a tenth of the time.
@@ -382,10 +381,10 @@ def group_by_node(node: Rows, nodes: int) -> tuple[Rows, Rows]:
 def sum_by_node(of_pods: Ints, pods: PodTable) -> Ints:
     """Return [node, resource]: over the pods that count there."""
     sums = np.zeros((len(pods.first_on) - 1, of_pods.shape[1]), dtype=np.int64)
-    inhabited = np.flatnonzero(np.diff(pods.first_on))
-    if len(inhabited):
+    occupied = np.flatnonzero(np.diff(pods.first_on))
+    if len(occupied):
         grouped = of_pods.take(pods.by_node, axis=0)
-        sums[inhabited] = np.add.reduceat(grouped, pods.first_on.take(inhabited), axis=0)
+        sums[occupied] = np.add.reduceat(grouped, pods.first_on.take(occupied), axis=0)
     return sums
 
 

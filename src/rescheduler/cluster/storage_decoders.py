@@ -1,4 +1,4 @@
-"""From objects about storage, as plain dicts, to what is kept of them. Each raises `UnreadableObject`."""
+"""Decode objects about storage from plain dicts into records. Each decoder raises `UnreadableObject`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -295,11 +295,11 @@ STORAGE_DECODERS: Mapping[str, Callable[[Object], StorageRecord]] = {
     "CSIStorageCapacity": decode_capacity,
     "VolumeAttachment": decode_attachment,
 }
-"""By kind."""
+"""The decoders by kind."""
 
 
 def _class_of(meta: ObjectMeta, written: str) -> str:
-    """The annotation is older than the field, and still comes first."""
+    """Return the storage class. The annotation is older than the field and still has precedence."""
     return meta.annotations.get(_OLD_CLASS, written)
 
 

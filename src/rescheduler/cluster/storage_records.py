@@ -37,7 +37,7 @@ class ClaimRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     volume: str = ""
     """The volume it is bound to, or is to be; empty as long as there is none."""
     is_bound: bool = False
-    """By both sides, and completely."""
+    """Whether claim and volume are bound to each other, and completely."""
     phase: str = ""
     storage_class: str = ""
     """Empty: none, so it can only be bound to a volume without one."""
@@ -95,7 +95,7 @@ class VolumeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def is_local(self) -> bool:
-        """Its data is on one node and stays there."""
+        """Return whether the data is on one node and stays there."""
         return self.source in {"local", "hostPath"}
 
 
@@ -136,7 +136,7 @@ class CsiNodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class CsiDriverRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     name: str
     publishes_capacity: bool = False
-    """It publishes what it has left: volumes are only made where there is enough."""
+    """Whether the driver publishes its free capacity, so that volumes are only made where there is enough."""
     must_be_installed: bool = False
     """Pods with its volumes only go where it runs."""
     needs_attachment: bool = True
@@ -174,7 +174,7 @@ class AttachmentRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """All of it, by key. Nothing in here is ever written to."""
+    """All storage objects by key. Don't write to them."""
 
     claims: Mapping[str, ClaimRecord] = field(default_factory=dict)
     volumes: Mapping[str, VolumeRecord] = field(default_factory=dict)

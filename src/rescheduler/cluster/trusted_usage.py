@@ -5,7 +5,7 @@ left, and too many pods would be moved. The load is the sum over the current pod
 plus the overhead of the node (kubelet, runtime, system), which stays when pods come and go.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Protocol
@@ -24,17 +24,20 @@ from rescheduler.config.policy import UsageSource
 
 __all__ = [
     "STALE_AFTER_S",
+    "HotNodeHistory",
     "RequestsOnlyReader",
     "TrustedUsage",
     "UsageReader",
     "UsageSubjects",
     "fresh_usage",
+    "hot_subject",
+    "hot_subjects",
     "node_overhead",
     "usage_for_check",
 ]
 
 STALE_AFTER_S = 300.0
-"""As Prometheus has it: what was not measured for five minutes is not known."""
+"""Seconds after which a reading is not known any more, as in Prometheus."""
 
 _NAMED = 3
 _NO_AVERAGES = Smoothing()
@@ -94,6 +97,8 @@ def _nothing_counts(
 
 
 def _left_out(readings: UsageReadings, pods: Collection[str], fresh: UsageByName) -> Iterator[str]:
+    if len(fresh) == len(pods):
+        return
     rest = [key for key in pods if key not in fresh]
     stale = sorted(key for key in rest if key in readings.pods)
     missing = sorted(key for key in rest if key not in readings.pods)
@@ -153,14 +158,14 @@ def node_overhead(readings: UsageReadings, node_of: Mapping[str, str]) -> UsageR
 
 @dataclass(frozen=True, slots=True)
 class UsageSubjects:
-    """Whose usage is wanted."""
+    """The pods and nodes whose usage is needed."""
 
     node_of: Mapping[str, str]
     """The node of every pod that runs, by the pod's `namespace/name`."""
     pod_uids: Mapping[str, str]
-    """Of the same pods."""
+    """The uids of the same pods."""
     node_uids: Mapping[str, str]
-    """Of every node, by name."""
+    """The uids of all nodes, by name."""
 
 
 def usage_for_check(
@@ -206,3 +211,41 @@ class RequestsOnlyReader:
 
     async def close(self) -> None:
         pass
+
+
+@dataclass(frozen=True, slots=True)
+class HotNodeHistory:
+    """How many checks in a row found each node too hot; empty after a start."""
+
+    source: UsageSource | None = None
+    checks: int = 0
+    """Checks with this source, whatever they found."""
+    in_a_row: Mapping[Hashable, int] = field(default_factory=dict)
+    """Checks up to the last one that found this too hot, without a break; at least 1."""
+
+    def after(self, too_hot: Iterable[Hashable], source: UsageSource) -> "HotNodeHistory":
+        """Return the history after one more check.
+
+        What is too hot is a node's name; or a strategy and a node, where strategies differ.
+        Load from another source is not comparable, so counting restarts.
+        """
+        before = self if self.source is source else HotNodeHistory()
+        counted = {subject: before.in_a_row.get(subject, 0) + 1 for subject in too_hot}
+        return HotNodeHistory(source, before.checks + 1, counted)
+
+
+def hot_subject(strategy: str, profile: int, node: str) -> Hashable:
+    """Return what is counted for a strategy of the profile with this number: thresholds may differ."""
+    return (strategy, node) if not profile else (strategy, profile, node)
+
+
+def hot_subjects(
+    heat: HotNodeHistory | None, too_hot: Iterable[Hashable], hot_checks: int
+) -> frozenset[Hashable]:
+    """Return which of those that are too hot now count as hot. `heat` has the present check in it already.
+
+    Without it (a single plan knows no checks before), all of them.
+    """
+    if heat is None or heat.source is UsageSource.REQUESTS:
+        return frozenset(too_hot)
+    return frozenset(subject for subject in too_hot if heat.in_a_row.get(subject, 0) >= hot_checks)

@@ -5,9 +5,10 @@ So a reading has the weight `1 - 2^(-dt/half-life)`, where `dt` is the time sinc
 average does not depend on how the time is divided into checks, and a repeated reading has no weight.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -31,15 +32,17 @@ __all__ = [
     "UsageReadings",
     "UsageUnavailable",
     "effective_usage_source",
+    "map_in_slices",
+    "slices",
     "smooth",
 ]
 
 MAX_READING = 2**50
-"""Of cores or bytes: beyond it a reading is a mistake."""
+"""The largest plausible reading, in cores or bytes; anything above is a mistake."""
 
 
 class UsageReading(msgspec.Struct, frozen=True, gc=False):
-    """By one pod, or by one node. There is one for every pod of the cluster, so it is kept small."""
+    """The usage of one pod or one node. There is one reading for every pod of the cluster, so it is small."""
 
     cpu_millis: int
     memory_bytes: int
@@ -53,7 +56,7 @@ UsageByName = Mapping[str, UsageReading]
 
 @dataclass(frozen=True, slots=True)
 class UsageReadings:
-    """Everything that one question brought. Whoever is not in here was not measured."""
+    """All readings of one request. Pods and nodes that are missing were not measured."""
 
     source: UsageSource
     pods: UsageByName = field(default_factory=dict)
@@ -68,7 +71,7 @@ class UsageUnavailable:
 
     source: UsageSource
     why: str
-    """In whole sentences: what failed, why, and what to do."""
+    """What failed, why, and what to do, in whole sentences."""
 
 
 UsageOutcome = UsageReadings | UsageUnavailable
@@ -86,6 +89,27 @@ def effective_usage_source(policy: Policy) -> UsageSource:
     return UsageSource.PROMETHEUS if policy.prometheus.url else UsageSource.METRICS
 
 
+S = TypeVar("S")
+T = TypeVar("T")
+_SLICE = 20_000
+
+
+def slices(count: int) -> Iterator[slice]:
+    """Yield slices of so many values, so that other threads can run in between.
+
+    A thread that calls C code for all pods of a large cluster at once holds up the event loop meanwhile.
+    """
+    return (slice(start, start + _SLICE) for start in range(0, count, _SLICE))
+
+
+def map_in_slices(function: Callable[[S], T], values: Sequence[S]) -> list[T]:
+    """Return `list(map(function, values))`, and let other threads run in between."""
+    found: list[T] = []
+    for some in slices(len(values)):
+        found += map(function, values[some])
+    return found
+
+
 CPU, MEMORY, AT_S = range(3)
 """Columns of averages: cpu in thousandths, memory in bytes, and when it was last measured. They are
 fractions, because in whole units a slow drift would be rounded away at every step."""
@@ -95,10 +119,10 @@ UNKNOWN = -1
 
 
 class UsageAverage(msgspec.Struct, frozen=True, gc=False):
-    """Of one pod or node."""
+    """The average usage of one pod or node."""
 
     uid: str
-    """Another object of the same name starts anew."""
+    """Another object of the same name has a new average."""
     cpu_millis: float
     memory_bytes: float
     at_s: float
@@ -111,7 +135,7 @@ class UsageAverages(Mapping[str, UsageAverage]):
     __slots__ = ("_names", "_row_of_name", "_uids", "columns")
 
     def __init__(self, names: list[str], uids: list[str], columns: Floats) -> None:
-        """All arguments are in the same order."""
+        """Store the columns; all arguments are in the same order."""
         self._names = names
         self._uids = uids
         self.columns = columns
@@ -132,8 +156,12 @@ class UsageAverages(Mapping[str, UsageAverage]):
     def whole(self) -> dict[str, UsageReading]:
         """Return all readings in whole units."""
         cpu_millis, memory_bytes, at_s = self.columns
-        used = map(UsageReading, _whole(cpu_millis), _whole(memory_bytes), at_s.tolist())
-        return dict(zip(self._names, used, strict=True))
+        cpu, memory, at = _whole(cpu_millis), _whole(memory_bytes), at_s.tolist()
+        found: dict[str, UsageReading] = {}
+        for some in slices(len(self._names)):
+            used = map(UsageReading, cpu[some], memory[some], at[some])
+            found.update(zip(self._names[some], used, strict=True))
+        return found
 
     def __getitem__(self, name: str) -> UsageAverage:
         place = self._rows_by_name()[name]
@@ -158,7 +186,7 @@ def _whole(column: Floats) -> list[int]:
 
 CLOCK_SET_BACK_S = 300.0
 """A reading that is older than the last one comes from a replica that lags, and is skipped. If it is older
-by more than this, the clock was set back: then it counts, and the average starts anew."""
+by more than this, the clock was set back: then it counts, and the average starts again."""
 
 
 def _none() -> UsageAverages:
@@ -182,10 +210,10 @@ def smooth(
     pod_uids: Mapping[str, str],
     node_uids: Mapping[str, str],
 ) -> tuple[Smoothing, UsageReadings]:
-    """The averages with these readings in them: as state for the next check, and as readings for this one.
+    """Add these readings to the averages; return the state for the next check and the readings for this one.
 
     Only the pods and nodes that have a uid here exist; others are forgotten. One that was not measured this
-    time keeps its average and the time of it, for others to judge. Another source starts anew: it may
+    time keeps its average and the time of it, for others to judge. Another source starts again: it may
     measure something else.
     """
     if before.source is not readings.source:
@@ -216,7 +244,7 @@ def _averages(
 
 def _read(read: UsageByName, names: list[str], columns: Floats) -> Flags:
     """Write the readings into the columns, and return which names were measured."""
-    found = list(map(read.get, names))
+    found = map_in_slices(read.get, names)
     used = [each for each in found if each is not None]
     measured = np.array([each is not None for each in found], np.bool_)
     columns[CPU, measured] = [each.cpu_millis for each in used]
@@ -226,11 +254,11 @@ def _read(read: UsageByName, names: list[str], columns: Floats) -> Flags:
 
 
 def _averaged(old: Floats, known: Flags, new: Floats, measured: Flags, half_life_s: float) -> Floats:
-    # Who was not measured keeps what there is, as if it had been seen again; who starts anew begins with what
+    # What was not measured keeps its average, as if measured again; a new average starts with what
     # was read, as if it had always been so.
     new = np.where(measured, new, old)
-    anew = ~known | (new[AT_S] < old[AT_S] - CLOCK_SET_BACK_S)
-    old = np.where(anew, new, old)
+    restarts = ~known | (new[AT_S] < old[AT_S] - CLOCK_SET_BACK_S)
+    old = np.where(restarts, new, old)
     dt_s = np.maximum(new[AT_S] - old[AT_S], 0.0)
     after: Floats = old + (1.0 - np.exp2(-dt_s / half_life_s)) * (new - old)
     after[AT_S] = np.maximum(old[AT_S], new[AT_S])

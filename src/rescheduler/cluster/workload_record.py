@@ -49,12 +49,12 @@ class WorkloadRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     owners: tuple[OwnerReference, ...] = ()
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
-    """Its annotations, of those that `metadata.is_mark`."""
+    """The annotations that records keep (`is_kept_annotation`)."""
     selector: LabelSelector | None = None
-    """As written; `pods()` is what it means."""
+    """The selector as written; `pods()` parses it."""
     own_migration_labels: tuple[str, ...] = ()
-    """Those of `MIGRATION_LABELS` that its selector uses or its template carries, where that was read: on its
-    pods they are the workload's, not a migration's."""
+    """The `MIGRATION_LABELS` that its selector uses or its template carries, where that was read. On its pods
+    they are the workload's, not a migration's."""
     deleted_s: int | None = None
     generation: int = 0
     observed_generation: int = 0
@@ -72,7 +72,7 @@ class WorkloadRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     update_type: str = ""
     """RollingUpdate, Recreate or OnDelete; empty where the kind knows none."""
     max_surge: IntOrString = 0
-    """As written: a number, or a percentage such as `25%`."""
+    """The value as written: a number, or a percentage such as `25%`."""
     max_unavailable: IntOrString = 0
     surge: int = 0
     """How many more than `replicas` an update may make, in pods, by Kubernetes' rounding."""
@@ -82,17 +82,17 @@ class WorkloadRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     template_node: str = ""
     """The node that its pod template names (`nodeName`): then no scheduler places its pods."""
     paused: bool = False
-    """Of a Deployment; of a Job or CronJob: suspended."""
+    """Whether a Deployment is paused, or a Job or CronJob suspended."""
     has_rolled_out: bool = False
-    """Of a Deployment: whether its controller says that the newest template was once rolled out to the end.
-    It says nothing where no deadline for that is set."""
+    """Whether the controller of a Deployment reports that the newest template was once rolled out completely.
+    It reports nothing where no progress deadline is set."""
 
     partition: int = 0
-    """Of a StatefulSet: pods with a smaller ordinal are not updated."""
+    """The partition of a StatefulSet: pods with a smaller ordinal are not updated."""
     pod_management: str = ""
-    """Of a StatefulSet: OrderedReady or Parallel."""
+    """The pod management policy of a StatefulSet: OrderedReady or Parallel."""
     first_ordinal: int = 0
-    """Of a StatefulSet: the number of its first pod."""
+    """The number of a StatefulSet's first pod."""
     current_revision: str = ""
     update_revision: str = ""
     parallelism: int | None = None
@@ -104,11 +104,11 @@ class WorkloadRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def owner(self) -> OwnerReference | None:
-        """The one that controls it: it has at most one."""
+        """Return the owner that controls the workload: there is at most one."""
         return next((owner for owner in self.owners if owner.controller), None)
 
     def pods(self) -> Selector:
-        """Return which pods of its namespace it means: none if its selector makes no sense."""
+        """Return which pods of its namespace it selects: none if its selector is invalid."""
         try:
             return NOTHING if self.selector is None else self.selector.selector()
         except SelectorError:
@@ -225,7 +225,7 @@ class _Status(msgspec.Struct, rename="camel", frozen=True, gc=False):
     number_available: int = 0
     updated_number_scheduled: int = 0
     active: int | list[object] = 0
-    """Of a CronJob: its Jobs."""
+    """The active Jobs of a CronJob."""
     ready: int = 0
     conditions: tuple[_Condition, ...] = ()
 
@@ -281,14 +281,14 @@ def _observed(status: _Status, meta: ObjectMeta) -> int:
     return meta.generation if status.observed_generation is None else status.observed_generation
 
 
-def _deployment(found: _Workload) -> dict[str, Any]:
-    spec, update = found.spec, found.spec.strategy
+def _deployment(workload: _Workload) -> dict[str, Any]:
+    spec, update = workload.spec, workload.spec.strategy
     max_surge, max_unavailable = _given(update, surge="25%", unavailable="25%")
     surge, unavailable = (
         scaled_rounding_up(max_surge, spec.replicas),
         scaled_rounding_down(max_unavailable, spec.replicas),
     )
-    return _replicated(found) | {
+    return _replicated(workload) | {
         "update_type": update.type,
         "max_surge": max_surge,
         "max_unavailable": max_unavailable,
@@ -296,15 +296,15 @@ def _deployment(found: _Workload) -> dict[str, Any]:
         # Both at nought would leave no way to update anything.
         "unavailable": 1 if update.type == "RollingUpdate" and surge == unavailable == 0 else unavailable,
         "paused": spec.paused,
-        "updated_replicas": found.status.updated_replicas,
-        "has_rolled_out": _Condition("Progressing", "NewReplicaSetAvailable") in found.status.conditions,
+        "updated_replicas": workload.status.updated_replicas,
+        "has_rolled_out": _Condition("Progressing", "NewReplicaSetAvailable") in workload.status.conditions,
     }
 
 
-def _stateful_set(found: _Workload) -> dict[str, Any]:
-    spec, update, status = found.spec, found.spec.update_strategy, found.status
+def _stateful_set(workload: _Workload) -> dict[str, Any]:
+    spec, update, status = workload.spec, workload.spec.update_strategy, workload.status
     _, max_unavailable = _given(update, surge=0, unavailable=1)
-    return _replicated(found) | {
+    return _replicated(workload) | {
         "update_type": update.type,
         "max_unavailable": max_unavailable,
         "unavailable": max(1, scaled_rounding_down(max_unavailable, spec.replicas)),
@@ -317,8 +317,8 @@ def _stateful_set(found: _Workload) -> dict[str, Any]:
     }
 
 
-def _replicated(found: _Workload) -> dict[str, Any]:
-    spec, status = found.spec, found.status
+def _replicated(workload: _Workload) -> dict[str, Any]:
+    spec, status = workload.spec, workload.status
     return {
         "replicas": spec.replicas,
         "min_ready_s": spec.min_ready_seconds,
@@ -328,8 +328,8 @@ def _replicated(found: _Workload) -> dict[str, Any]:
     }
 
 
-def _daemon_set(found: _Workload) -> dict[str, Any]:
-    spec, update, status = found.spec, found.spec.update_strategy, found.status
+def _daemon_set(workload: _Workload) -> dict[str, Any]:
+    spec, update, status = workload.spec, workload.spec.update_strategy, workload.status
     wanted = status.desired_number_scheduled
     max_surge, max_unavailable = _given(update, surge=0, unavailable=1)
     surge, unavailable = scaled_rounding_up(max_surge, wanted), scaled_rounding_up(max_unavailable, wanted)
@@ -348,8 +348,8 @@ def _daemon_set(found: _Workload) -> dict[str, Any]:
     }
 
 
-def _job(found: _Workload) -> dict[str, Any]:
-    spec, status = found.spec, found.status
+def _job(workload: _Workload) -> dict[str, Any]:
+    spec, status = workload.spec, workload.status
     return {
         "replicas": spec.parallelism,
         "current_replicas": status.active if isinstance(status.active, int) else 0,
@@ -360,8 +360,8 @@ def _job(found: _Workload) -> dict[str, Any]:
     }
 
 
-def _cron_job(found: _Workload) -> dict[str, Any]:
-    return {"paused": found.spec.suspend}
+def _cron_job(workload: _Workload) -> dict[str, Any]:
+    return {"paused": workload.spec.suspend}
 
 
 def _given(

@@ -2,6 +2,8 @@
 
 policy             the settings: frozen values, each documented where it is declared
 policy_blocks      blocks of settings; names, types, defaults and descriptions of all settings
+move_limits        windows, moves per hour, and the annotations that restrict both
+profiles           several profiles, each with its own selectors, strategies and limits
 setting_rules      what a single value may be
 
 config_document    bytes → plain data, with the line of every value

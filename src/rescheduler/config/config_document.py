@@ -34,17 +34,17 @@ class ConfigDocument:
     data: Any
     """dict with texts as keys, list, str, int, float, bool or None."""
     lines: dict[FieldPath, int]
-    """Counted from 1."""
+    """The line of each path, counted from 1."""
 
     def line(self, path: FieldPath) -> int | None:
-        """Of the value at that path, or of the nearest thing around it."""
+        """Return the line of the value at that path, or of the nearest value around it."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path)
 
 
 def read_document(content: bytes) -> ConfigDocument:
-    """Raises `UnreadableConfig`."""
+    """Read a YAML or JSON document; raise `UnreadableConfig`."""
     if len(content) > MAX_CONFIG_BYTES:
         raise UnreadableConfig(
             ConfigFault((), FaultText("too large"), f"at most {MAX_CONFIG_BYTES} bytes are allowed")
@@ -100,7 +100,7 @@ _QUOTED_OR_TAB = re.compile(r'"(?:[^"\\]|\\.)*"|\t', re.DOTALL)
 
 
 def _without_tabs(text: str) -> str:
-    """Tabs between tokens are fine in JSON and an error in YAML; otherwise JSON is YAML."""
+    """Replace tabs between the tokens of JSON by spaces; only there does YAML refuse what JSON allows."""
     if not text.lstrip().startswith("{"):
         return text
     return _QUOTED_OR_TAB.sub(lambda found: " " if found[0] == "\t" else found[0], text)
@@ -147,7 +147,8 @@ def _scalar(node: yaml.Node) -> Any:
 
 
 def _joined(text: str) -> str:
-    """JSON writes characters beyond 16 bits as two escapes, which YAML takes for two characters."""
+    """Join pairs of surrogates: JSON writes characters beyond 16 bits as two escapes, which YAML reads as
+    two."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 

@@ -4,15 +4,17 @@ This is the only module that uses pydantic. It walks blocks, lists and maps; the
 """
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from rescheduler.api.podmigration import STRATEGY_ENTRY_POINTS
 from rescheduler.config.config_document import (
     MAX_CONFIG_BYTES,
     ConfigDocument,
@@ -29,13 +31,20 @@ from rescheduler.config.config_validation import (
     did_you_mean,
     duplicate_entries,
     leader_election_contradictions,
+    plugin_argument_faults,
     quoted_value,
 )
-from rescheduler.config.policy import ClientConnection, Configuration, LeaderElection, Policy
+from rescheduler.config.policy import (
+    ClientConnection,
+    Configuration,
+    LeaderElection,
+    Policy,
+)
 from rescheduler.config.policy_blocks import schema_at, settings
-from rescheduler.config.scheduler_file import PluginSettings, find_plugin_settings
+from rescheduler.config.profiles import PROFILE_SETTINGS, profile_conflicts, profiled
+from rescheduler.config.scheduler_file import PluginSettings, ProfileArgs, find_plugin_settings
 
-__all__ = ["LoadedConfiguration", "load_content", "load_file", "read_block"]
+__all__ = ["IncompleteBlock", "LoadedConfiguration", "load_content", "load_file", "read_block"]
 
 T = TypeVar("T")
 
@@ -48,10 +57,18 @@ def _adapter(block: type) -> TypeAdapter[Any]:
     return TypeAdapter(block)
 
 
+class IncompleteBlock(Exception):  # noqa: N818 - it becomes a ConfigurationError with the file's name
+    """A block lacks something that has no default, or contradicts itself, so none can be returned."""
+
+    def __init__(self, faults: list[ConfigFault]) -> None:
+        super().__init__("\n".join(map(str, faults)))
+        self.faults = faults
+
+
 def read_block(
     block: type[T], data: Mapping[str, Any], strategies: Collection[str], path: FieldPath
 ) -> tuple[T, list[ConfigFault]]:
-    """The block without what is wrong in it (defaults stand in), and all that is wrong in it."""
+    """Return the block with defaults in place of invalid values, and all faults; raise `IncompleteBlock`."""
     adapter: TypeAdapter[T] = _adapter(block)  # type: ignore[arg-type] # classes are hashable
     given = _without_nulls(data)
     faults: list[ConfigFault] = []
@@ -62,7 +79,10 @@ def read_block(
             details = error.errors(include_url=False)
         # The first round has found them all; a later one only finds what pruning has left incomplete.
         faults = faults or [fault for detail in details for fault in _faults(block, detail, path)]
-        given = _pruned(given, [_removable(detail) for detail in details])
+        removable = [_removable(detail) for detail in details]
+        if () in removable:
+            raise IncompleteBlock(faults)
+        given = _pruned(given, removable)
 
 
 def _removable(detail: ErrorDetails) -> FieldPath:
@@ -76,7 +96,7 @@ def _is_about_a_key(detail: ErrorDetails) -> bool:
 
 
 def _pruned(data: Any, places: Collection[FieldPath]) -> Any:
-    """Without the values at these places; what is around them stays."""
+    """Return the data without the values at these paths."""
     heads = {place[0] for place in places if len(place) == 1}
     rest = {
         head: [place[1:] for place in places if place[0] == head] for head in {place[0] for place in places}
@@ -87,7 +107,7 @@ def _pruned(data: Any, places: Collection[FieldPath]) -> Any:
 
 
 def _without_nulls(data: Any) -> Any:
-    """A setting that is null is not set, as in Go."""
+    """Remove settings that are null: they are not set, as in Go."""
     if isinstance(data, Mapping):
         return {key: _without_nulls(value) for key, value in data.items() if value is not None}
     if isinstance(data, list):
@@ -143,7 +163,7 @@ class LoadedConfiguration:
 
 
 def load_file(file: FilePath | None, strategies: Collection[str]) -> LoadedConfiguration:
-    """No file: the defaults. Notes are logged. Raises `ConfigurationError` with every fault."""
+    """Load a file, or the defaults without one; log notes. Raise `ConfigurationError` with every fault."""
     if file is None:
         return LoadedConfiguration(Configuration())
     loaded = load_content(_read_file(file), strategies, source=str(file))
@@ -168,11 +188,7 @@ def load_content(content: bytes, strategies: Collection[str], *, source: str) ->
 def _configuration(
     found: PluginSettings, strategies: Collection[str]
 ) -> tuple[Configuration, list[ConfigFault]]:
-    policy, policy_faults = read_block(Policy, found.args, strategies, found.args_path)
-    doubtful = _faulty_settings(policy_faults, len(found.args_path))
-    policy_faults += _with_path_prefix(found.args_path, duplicate_entries(found.args))
-    policy_faults += _with_path_prefix(found.args_path, contradictions(policy, doubtful))
-
+    policy, policy_faults = _policy(found.profiles or [ProfileArgs()], strategies)
     connection, connection_faults = read_block(
         ClientConnection, found.client_connection, (), ("clientConnection",)
     )
@@ -186,8 +202,49 @@ def _configuration(
     return configuration, [*found.faults, *connection_faults, *election_faults, *policy_faults]
 
 
+def _policy(profiles: Sequence[ProfileArgs], strategies: Collection[str]) -> tuple[Policy, list[ConfigFault]]:
+    first, faults = _read_profile(profiles[0], strategies)
+    if len(profiles) == 1:
+        return first, faults
+    others: list[Policy] = []
+    for profile in profiles[1:]:
+        other, found = _read_profile(profile, strategies, first)
+        others.append(other)
+        faults += found
+    policy = profiled(first, others)
+    if not any(fault.path[-1] in _SELECTORS for fault in faults):
+        faults += profile_conflicts(policy, [profile.path for profile in profiles])
+    return policy, faults
+
+
+_SELECTORS = ("namespaceSelector", "nodeSelector", "strategyNodeSelectors", "enabledStrategies")
+
+
+def _read_profile(
+    profile: ProfileArgs, strategies: Collection[str], first: Policy | None = None
+) -> tuple[Policy, list[ConfigFault]]:
+    """Return the policy of a profile; `first` is that of the first profile, unless this is the first."""
+    policy, faults = read_block(Policy, profile.args, strategies, profile.path)
+    doubtful = _faulty_settings(faults, len(profile.path))
+    more = [*duplicate_entries(profile.args)]
+    if first is None:
+        more += contradictions(policy, doubtful)
+    else:
+        common = {each.name: each.python_name for each in settings(Policy)}
+        common = {name: own for name, own in common.items() if own not in PROFILE_SETTINGS}
+        policy = replace(policy, **{own: getattr(first, own) for own in common.values()})
+        more += [fault for fault in contradictions(policy, doubtful) if fault.path[0] not in common]
+        allowed = "set it in the first profile only, because it holds for all"
+        more += [
+            ConfigFault((name,), value, allowed) for name, value in profile.args.items() if name in common
+        ]
+    if policy.strategy_args:
+        more += plugin_argument_faults(policy, entry_points(group=STRATEGY_ENTRY_POINTS))
+    return policy, [*faults, *_with_path_prefix(profile.path, iter(more))]
+
+
 def _faulty_settings(faults: list[ConfigFault], depth: int) -> set[str]:
-    """Settings whose value is not known. A list that lacks a faulty entry still says something."""
+    """Return the settings whose value is unknown. A list that lacks a faulty entry still counts."""
     return {
         str(f.path[depth])
         for f in faults
@@ -200,18 +257,20 @@ def _with_path_prefix(path: FieldPath, faults: Iterator[ConfigFault]) -> list[Co
 
 
 def _sorted_by_line(faults: list[ConfigFault], document: ConfigDocument) -> list[ConfigFault]:
-    """As they stand in the file."""
+    """Sort faults by their line in the file."""
     placed = [replace(fault, line=document.line(fault.path)) for fault in faults]
     return sorted(placed, key=lambda fault: (fault.line or 0, str(fault)))
 
 
 def _notes(found: PluginSettings, policy: Policy) -> Iterator[str]:
-    if found.scheduler_name is not None and found.scheduler_name not in policy.known_schedulers:
-        scheduler = quoted_value(found.scheduler_name)
-        yield f"pods of scheduler {scheduler} are not moved: it is not in knownSchedulers"
-    for strategy in policy.strategy_node_selectors:
-        if strategy not in policy.enabled_strategies:
-            yield f"strategyNodeSelectors: {strategy} is not in enabledStrategies"
+    names = {profile.scheduler_name: None for profile in found.profiles if profile.scheduler_name is not None}
+    for name in names:
+        if name not in policy.known_schedulers:
+            yield f"pods of scheduler {quoted_value(name)} are not moved: it is not in knownSchedulers"
+    for profile in policy.every_profile:
+        for strategy in profile.strategy_node_selectors:
+            if strategy not in profile.enabled_strategies:
+                yield f"strategyNodeSelectors: {strategy} is not in enabledStrategies"
 
 
 def _read_file(file: FilePath) -> bytes:

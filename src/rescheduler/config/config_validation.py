@@ -3,22 +3,24 @@
 import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import timedelta
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 from kubevalues import can_match, can_overlap
 from kubevalues.duration import short_duration
-from rescheduler.api.podmigration import FAILED_PODS, Handover
+from rescheduler.api.podmigration import FAILED_PODS, STRATEGY_ENTRY_POINTS, Handover
+from rescheduler.config.notification_settings import sink_faults
 from rescheduler.config.policy import LeaderElection, Policy, UsageSource
 from rescheduler.config.policy_blocks import Prometheus, is_confidential, settings
 
 __all__ = [
     "BUILT_IN_STRATEGIES",
+    "EMPTIES",
     "FAILED_PODS",
+    "FILLS",
     "MISSING",
-    "STRATEGY_ENTRY_POINTS",
     "ConfigFault",
     "ConfigurationError",
     "FaultText",
@@ -30,11 +32,13 @@ __all__ = [
     "known_strategies",
     "leader_election_contradictions",
     "path_text",
+    "plugin_argument_faults",
+    "plugin_arguments_of",
     "quoted_value",
 ]
 
 FieldPath = tuple[str | int, ...]
-"""Where in the file: `("profiles", 0, "pluginConfig")`."""
+"""A place in the file: `("profiles", 0, "pluginConfig")`."""
 
 MISSING: Final = object()
 """The value of something that ought to be there."""
@@ -52,10 +56,10 @@ class FaultText(str):
 class ConfigFault:
     path: FieldPath
     value: object
-    """As the file has it, or `FaultText` if there is no value to show."""
+    """The value as the file has it, or `FaultText` if there is no value to show."""
     allowed: str
     line: int | None = None
-    """In the file, counted from 1."""
+    """The line in the file, counted from 1."""
 
     def __str__(self) -> str:
         if isinstance(self.value, FaultText):
@@ -87,7 +91,8 @@ def _line_prefix(line: int | None) -> str:
 
 
 def path_text(path: FieldPath) -> str:
-    """`profiles[0].pluginConfig[1].args`; keys that are no plain names stand in quotes."""
+    """Return the path as text, `profiles[0].pluginConfig[1].args`; keys that are no plain names are
+    quoted."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -100,7 +105,7 @@ def path_text(path: FieldPath) -> str:
 
 
 def quoted_value(value: Any) -> str:
-    """On one line, not too long, and never a control character."""
+    """Return the value on one line, not too long, and without control characters."""
     if isinstance(value, Mapping):
         text = (
             "{"
@@ -133,20 +138,25 @@ def _first(entries: Iterable[Any]) -> Iterable[Any]:
 
 
 def did_you_mean(wrong: str, names: Iterable[str]) -> str:
-    """`; did you mean X?`, or nothing if no name is near."""
+    """Return `; did you mean X?`, or an empty string if no name is similar."""
     by_lower = {name.lower(): name for name in names}
     near = difflib.get_close_matches(wrong.lower()[:100], by_lower, n=1, cutoff=0.7)
     return f"; did you mean {by_lower[near[0]]}?" if near else ""
 
 
 def contradictions(policy: Policy, doubtful: Set[str]) -> Iterator[ConfigFault]:
-    """Paths are relative to the args. Settings with a fault are not checked again."""
+    """Yield contradictions between settings, with paths relative to the args. Faulty settings are left
+    out."""
     checks = {
         ("migrationTTL", "podCooldown"): _ttl_below_cooldown,
+        ("migrationTTL", "maxMovesPerHour"): _ttl_below_an_hour,
         ("enabledStrategies", "strategyNodeSelectors"): _conflicting_strategies,
         ("strategyNodeSelectors",): _unmatchable_selectors,
+        ("namespaceSelector",): _unmatchable_namespaces,
+        ("nodeSelector",): _unmatchable_nodes,
         ("usageSource", "prometheus"): _missing_prometheus_url,
         ("prometheus",): _unencrypted_token,
+        ("notifications",): _invalid_sinks,
         (): _invalid_handovers,
     }
     for names, check in checks.items():
@@ -161,15 +171,24 @@ def _ttl_below_cooldown(policy: Policy) -> Iterator[ConfigFault]:
         yield ConfigFault(("migrationTTL",), _too_short(policy.migration_ttl), allowed)
 
 
-_FILLS, _EMPTIES = "LoadBalancing", "CostOptimization"
+def _ttl_below_an_hour(policy: Policy) -> Iterator[ConfigFault]:
+    if policy.max_moves_per_hour.is_set and policy.migration_ttl < timedelta(hours=1):
+        # The path is that of the limit: migrationTTL holds for all profiles, but each may have a limit.
+        why = FaultText(f"migrationTTL ({short_duration(policy.migration_ttl)}) is too short")
+        allowed = "at least 1h is required, because limits per hour depend on finished migrations"
+        yield ConfigFault(("maxMovesPerHour",), why, allowed)
+
+
+FILLS, EMPTIES = "LoadBalancing", "CostOptimization"
 
 
 def _conflicting_strategies(policy: Policy) -> Iterator[ConfigFault]:
-    """One strategy fills the nodes that the other drains: pods would move back and forth endlessly."""
-    if not {_FILLS, _EMPTIES} <= set(policy.enabled_strategies):
+    """Report strategies of which one fills the nodes that the other drains: pods would move back and
+    forth."""
+    if not {FILLS, EMPTIES} <= set(policy.enabled_strategies):
         return
-    if can_overlap(policy.nodes_of(_FILLS), policy.nodes_of(_EMPTIES)):
-        allowed = f"node selectors for {_FILLS} and {_EMPTIES} that can't match the same node"
+    if can_overlap(policy.nodes_of(FILLS), policy.nodes_of(EMPTIES)):
+        allowed = f"node selectors for {FILLS} and {EMPTIES} that can't match the same node"
         value = {name: str(nodes) for name, nodes in policy.strategy_node_selectors.items()}
         yield ConfigFault(("strategyNodeSelectors",), value, f"{allowed}, such as pool=a and pool=b")
 
@@ -182,6 +201,17 @@ def _unmatchable_selectors(policy: Policy) -> Iterator[ConfigFault]:
             )
 
 
+def _unmatchable_namespaces(policy: Policy) -> Iterator[ConfigFault]:
+    if not can_match(policy.namespace_selector):
+        allowed = "a selector that some namespace can match"
+        yield ConfigFault(("namespaceSelector",), str(policy.namespace_selector), allowed)
+
+
+def _unmatchable_nodes(policy: Policy) -> Iterator[ConfigFault]:
+    if not can_match(policy.node_selector):
+        yield ConfigFault(("nodeSelector",), str(policy.node_selector), "a selector that some node can match")
+
+
 _HANDOVERS = {
     "Pod": (Handover.AUTO, Handover.COPY),
     "StatefulSet": (Handover.AUTO, Handover.EVICT),
@@ -192,7 +222,8 @@ _HANDOVERS_OF_OTHERS = (Handover.AUTO, Handover.ADOPT, Handover.EVICT)
 
 
 def _invalid_handovers(policy: Policy) -> Iterator[ConfigFault]:
-    """An evicted pod without a controller is gone; a copy beside a controller is one too many."""
+    """Yield handovers that lose a pod (Evict without a controller) or leave one too many (Copy beside
+    one)."""
     for kind, handover in policy.handovers.items():
         possible = _HANDOVERS.get(kind, _HANDOVERS_OF_OTHERS)
         if not possible:
@@ -224,6 +255,11 @@ def _unencrypted_token(policy: Policy) -> Iterator[ConfigFault]:
         yield ConfigFault(("prometheus", "url"), url, allowed)
 
 
+def _invalid_sinks(policy: Policy) -> Iterator[ConfigFault]:
+    for place, name, allowed in sink_faults(policy.notifications):
+        yield ConfigFault(("notifications", place, "name"), name, allowed)
+
+
 def leader_election_contradictions(election: LeaderElection, doubtful: Set[str]) -> Iterator[ConfigFault]:
     """Check the rules of client-go: otherwise there can be two leaders, or none for long."""
     lease, renewal, retry = election.lease_duration, election.renew_deadline, election.retry_period
@@ -243,7 +279,7 @@ _NON_EMPTY_LISTS = ("balanceResources", "knownSchedulers")
 
 
 def duplicate_entries(args: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Lists that name something twice, or nothing at all; looked for in the file's own values."""
+    """Report lists that contain an entry twice or an empty entry, in the values of the file."""
     for setting in settings(Policy):
         entries = args.get(setting.name)
         if not isinstance(entries, list):
@@ -255,14 +291,62 @@ def duplicate_entries(args: Mapping[str, Any]) -> Iterator[ConfigFault]:
                 yield ConfigFault((setting.name, index), entry, "each entry only once")
 
 
-STRATEGY_ENTRY_POINTS = "rescheduler.strategies"
-
 BUILT_IN_STRATEGIES = frozenset(
-    {"CostOptimization", "LoadBalancing", "NodeMaintenance", "ResourceOptimization", "TopologySpread"}
+    {
+        "CostOptimization",
+        "LoadBalancing",
+        "MakeRoom",
+        "NodeMaintenance",
+        "PlacementDrift",
+        "ResourceOptimization",
+        "TopologySpread",
+    }
 )
 """FAILED_PODS is not among them: it has a block of its own, and acts only where owners ask for it."""
 
 
+def plugin_arguments_of(strategy: type, given: Mapping[str, Any]) -> Any:
+    """Return the arguments as the plugin's own model `Args` reads them: a dataclass or a pydantic model.
+
+    Raises `pydantic.ValidationError`, and `TypeError` for arguments that the dataclass doesn't have.
+    """
+    import msgspec  # noqa: PLC0415 - only for plugins with arguments
+    from pydantic import TypeAdapter  # noqa: PLC0415
+
+    model: Any = strategy.Args  # type: ignore[attr-defined]
+    if is_dataclass(model) and (unknown := sorted(given.keys() - {each.name for each in fields(model)})):
+        # pydantic would ignore them.
+        raise TypeError(f"there is no argument {', '.join(unknown)}")
+    # As JSON, so that a text is no number, but a map is a dataclass.
+    return TypeAdapter(model).validate_json(msgspec.json.encode(dict(given)), strict=True)
+
+
+def plugin_argument_faults(policy: Policy, plugins: Iterable[EntryPoint]) -> Iterator[ConfigFault]:
+    """Ask the plugins for faults in `strategyArgs`; a plugin that can't be loaded is reported by the plan."""
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    by_name = {plugin.name: plugin for plugin in plugins}
+    for name, given in policy.strategy_args.items():
+        path = ("strategyArgs", name)
+        if name not in by_name:
+            yield ConfigFault(path, dict(given), f"{name} is built in and has no arguments of its own")
+            continue
+        try:
+            strategy = by_name[name].load()
+        except Exception:  # noqa: BLE001, S112 - any fault of the plugin, which the plan reports
+            continue
+        if not hasattr(strategy, "Args"):
+            yield ConfigFault(path, dict(given), f"the strategy {name} takes no arguments")
+            continue
+        try:
+            plugin_arguments_of(strategy, given)
+        except ValidationError as error:
+            for detail in error.errors(include_url=False):
+                yield ConfigFault((*path, *detail["loc"]), detail["input"], detail["msg"])
+        except TypeError as error:
+            yield ConfigFault(path, dict(given), str(error))
+
+
 def known_strategies() -> frozenset[str]:
-    """Looks plugins up by name, without importing them."""
+    """Return the names of all strategies; plugins are looked up by name, without importing them."""
     return BUILT_IN_STRATEGIES | entry_points(group=STRATEGY_ENTRY_POINTS).names

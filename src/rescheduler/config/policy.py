@@ -9,11 +9,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from kubevalues import EVERYTHING, NOTHING, Selector
 from rescheduler.api.podmigration import Handover
-from rescheduler.config.policy_blocks import BLOCK_CONFIG, Cost, Prometheus, Window
+from rescheduler.config.move_limits import MovesPerHour, Window
+from rescheduler.config.notification_settings import NotificationSink
+from rescheduler.config.policy_blocks import (
+    BLOCK_CONFIG,
+    Cost,
+    EvacuationSignal,
+    MakeRoomPolicy,
+    PlacementDriftPolicy,
+    Prometheus,
+)
 from rescheduler.config.setting_rules import (
     InvalidSetting,
     duration,
@@ -25,6 +34,7 @@ from rescheduler.config.setting_rules import (
     object_name,
     one_of,
     owner_kind,
+    plugin_arguments,
     request_rate,
     resource_name,
     selector,
@@ -39,6 +49,8 @@ __all__ = [
     "FailedPodsPolicy",
     "HaltWhen",
     "LeaderElection",
+    "Namespace",
+    "NodeAutoscaler",
     "Policy",
     "SafeEvictionMode",
     "SafeEvictions",
@@ -71,6 +83,16 @@ class SafeEvictionMode(StrEnum):
     OFF = "off"
 
 
+class NodeAutoscaler(StrEnum):
+    """The component that removes nodes that are not needed."""
+
+    AUTO = "auto"
+    KARPENTER = "karpenter"
+    CLUSTER_AUTOSCALER = "clusterAutoscaler"
+    OTHER = "other"
+    NONE = "none"
+
+
 _SECOND = timedelta(seconds=1)
 _NONE = timedelta()
 _EXAMPLE = "app=web,tier in (a,b),!legacy"
@@ -85,6 +107,9 @@ PositiveDuration = Annotated[timedelta, duration(_SECOND)]
 StrategyName = Annotated[str, strategy_name()]
 PodSelector = Annotated[Selector, selector("pods", _EXAMPLE)]
 NodeSelector = Annotated[Selector, selector("nodes", "pool=batch")]
+NamespaceSelector = Annotated[Selector, selector("namespaces", "rescheduling=enabled or rescheduling!=off")]
+
+PluginArguments = Annotated[Mapping[str, Any], plugin_arguments()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,12 +222,27 @@ class Policy:
     """Minimum relative improvement of a move."""
     strategy_node_selectors: Mapping[StrategyName, NodeSelector] = field(default_factory=dict)
     """Nodes that each strategy considers; a strategy without an entry considers all nodes."""
+    strategy_args: Mapping[StrategyName, PluginArguments] = field(default_factory=dict)
+    """Arguments of strategies that plugins add, by strategy; each plugin defines and validates its own."""
     cost: Cost = field(default_factory=Cost)
     """Cost of nodes (CostOptimization)."""
+    make_room: MakeRoomPolicy = field(default_factory=MakeRoomPolicy)
+    """Room for pods that can't be scheduled (MakeRoom)."""
+    placement_drift: PlacementDriftPolicy = field(default_factory=PlacementDriftPolicy)
+    """Pods on nodes that they would not be scheduled to today (PlacementDrift)."""
+    node_autoscaler: Annotated[NodeAutoscaler, one_of(NodeAutoscaler)] = NodeAutoscaler.AUTO
+    """Component that removes nodes that are not needed. `auto` detects Karpenter and the cluster autoscaler.
+    With one, LoadBalancing does not refill nodes that it would remove. CostOptimization empties only nodes
+    that it removes. `other` means another component, which removes every empty node."""
 
     # Which pods may be moved.
+    namespace_selector: NamespaceSelector = EVERYTHING
+    """Namespaces whose pods may be moved, by their labels; empty means all. Pods of other namespaces are not
+    moved, like those of `excludedNamespaces`."""
+    node_selector: NodeSelector = EVERYTHING
+    """Nodes whose pods may be moved, and to which pods are moved for a better placement; empty means all."""
     min_pod_age: Duration = timedelta(minutes=5)
-    """Younger pods are not moved."""
+    """Younger pods are not moved, except off nodes in maintenance, by `drain` and by `move`."""
     max_priority: Annotated[int | None, integer(-(2**31))] = None
     """Pods with a higher priority are not moved; unset means no limit."""
     include_jobs: Flag = False
@@ -247,6 +287,9 @@ class Policy:
     """Whether pods may be evicted when their replacements can't be steered."""
     scheduler_extender: Flag = False
     """Whether the scheduler calls our extender, which steers replacements without the webhook."""
+    restricted_copies: Flag = False
+    """Whether admission policies refuse copies with access to their host. `rescheduler manifests` and the
+    chart set it if they install these policies."""
     temporary_budget: Flag = True
     """Whether a workload without a budget gets a temporary one while its pods are evicted."""
     grace_period_seconds: Annotated[
@@ -262,12 +305,23 @@ class Policy:
     """How long finished migrations are kept; at least `podCooldown`, which depends on them."""
     windows: tuple[Window, ...] = ()
     """Times at which moves may start; empty means always. Moves of failing pods ignore them."""
+    max_moves_per_hour: MovesPerHour = field(default_factory=MovesPerHour)
+    """How many moves may start per hour. Every move counts, but only those for a better placement wait:
+    not `move`, `drain`, maintenance, failing pods and evictions by other clients."""
     halt_when: HaltWhen = HaltWhen()
     """Conditions under which no moves start."""
     failed_pods: FailedPodsPolicy = FailedPodsPolicy()
     """Recovery of pods that keep failing on their node."""
     safe_evictions: SafeEvictions = SafeEvictions()
     """Moves of pods that other clients want to evict."""
+    evacuate_on: tuple[EvacuationSignal, ...] = ()
+    """Taints and conditions of nodes that have to be emptied, such as spot interruptions. Such a node is
+    emptied like one in maintenance, whether or not NodeMaintenance is enabled."""
+    notifications: tuple[NotificationSink, ...] = ()
+    """Receivers of halts, failed migrations, exhausted retries and finished maintenance."""
+    workload_metrics: Annotated[int, integer(0, 500)] = 0
+    """How many workloads have metrics of their own: those with the most migrations. The others count
+    together, as `other`; 0 means no such metrics."""
 
     def in_window(self, moment: datetime) -> bool:
         """Return whether moves may start at that moment."""
@@ -275,7 +329,16 @@ class Policy:
 
     def nodes_of(self, strategy: str) -> Selector:
         """Return the nodes that the strategy considers."""
-        return self.strategy_node_selectors.get(strategy, EVERYTHING)
+        return self.strategy_node_selectors.get(strategy, EVERYTHING) & self.node_selector
+
+    def enables(self, strategy: str) -> bool:
+        """Return whether some profile enables the strategy."""
+        return any(strategy in each.enabled_strategies for each in self.every_profile)
+
+    @property
+    def every_profile(self) -> "tuple[Policy, ...]":
+        """Return the policy of each profile; there is at least one."""
+        return (self,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +377,7 @@ class LeaderElection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """All of the file that concerns us. Without a file, the defaults."""
+    """Everything in the file that concerns us; the defaults without a file."""
 
     policy: Policy = Policy()
     client_connection: ClientConnection = ClientConnection()

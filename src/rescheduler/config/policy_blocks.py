@@ -1,4 +1,4 @@
-"""Blocks of settings (time windows, node cost, Prometheus), and how settings describe themselves.
+"""Blocks of settings (node cost, room, drift, Prometheus), and how settings describe themselves.
 
 Names, types, allowed values and descriptions are read from the configuration classes. Error messages,
 `config show` and the reference table all use them.
@@ -10,7 +10,7 @@ import ipaddress
 import textwrap
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import timedelta
 from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -19,23 +19,30 @@ from urllib.parse import urlsplit
 from rescheduler.config.setting_rules import (
     InvalidSetting,
     SettingRule,
-    clock_time,
     duration,
+    integer,
     label_key,
     number,
     one_of,
+    resource_name,
     text,
-    time_zone,
 )
 
 __all__ = [
     "BLOCK_CONFIG",
     "Cost",
+    "Defragment",
+    "EvacuationSignal",
+    "EvacuationUrgency",
+    "MakeRoomPolicy",
+    "PlacementDriftPolicy",
+    "Preference",
     "Prometheus",
+    "RoomWithAutoscaler",
     "Setting",
     "SettingSchema",
-    "Weekday",
-    "Window",
+    "TaintName",
+    "http_address",
     "is_confidential",
     "is_loopback",
     "schema_at",
@@ -43,17 +50,17 @@ __all__ = [
     "settings",
 ]
 
-_ACRONYMS = {"ttl": "TTL"}
+_ACRONYMS = {"ttl": "TTL", "pdb": "PDB"}
 
 
 def setting_name(python_name: str) -> str:
-    """As the file has it: `migration_ttl` is `migrationTTL`, `from_` is `from`."""
+    """Return the name in the configuration file: `migration_ttl` is `migrationTTL`, `from_` is `from`."""
     first, *rest = python_name.rstrip("_").split("_")
     return first + "".join(_ACRONYMS.get(word, word.capitalize()) for word in rest)
 
 
 BLOCK_CONFIG: Any = {"extra": "forbid", "alias_generator": setting_name}
-"""For `__pydantic_config__` of every class whose fields stand in the file."""
+"""The `__pydantic_config__` of every class whose fields are in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +69,9 @@ class SettingSchema:
 
     rule: SettingRule | None = None
     entries: "SettingSchema | None" = None
-    """Of a list or a map."""
+    """The schema of the entries of a list or a map."""
     keys: "SettingSchema | None" = None
-    """Of a map."""
+    """The schema of the keys of a map."""
     block: type | None = None
 
     @property
@@ -87,7 +94,7 @@ class SettingSchema:
         return f"a block with {', '.join(setting.name for setting in settings(self.block))}"
 
     def show(self, value: Any) -> Any:
-        """As it stands in the file."""
+        """Return the value as it is written in the file."""
         if value is None:
             return None
         if self.rule:
@@ -103,7 +110,7 @@ class SettingSchema:
 @dataclass(frozen=True, slots=True)
 class Setting:
     name: str
-    """As the file has it."""
+    """The name in the file."""
     python_name: str
     schema: SettingSchema
     meaning: str
@@ -114,7 +121,7 @@ class Setting:
 
 @cache
 def settings(block: type) -> tuple[Setting, ...]:
-    """In the order in which they are written down."""
+    """Return the settings in the order of their declaration."""
     hints = get_type_hints(block, include_extras=True)
     meanings = _docstrings(block)
     return tuple(
@@ -162,7 +169,7 @@ def _schema_of(annotation: Any) -> SettingSchema:
 
 
 def _docstrings(block: type) -> dict[str, str]:
-    """The text below each field, on one line."""
+    """Return the text below each field, on one line."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(block))).body[0]
     assert isinstance(tree, ast.ClassDef)
     found: dict[str, str] = {}
@@ -171,51 +178,6 @@ def _docstrings(block: type) -> dict[str, str]:
             case [ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning)))]:
                 found[name] = " ".join(meaning.split())
     return found
-
-
-class Weekday(StrEnum):
-    """In the order of `datetime.weekday()`."""
-
-    MON = "Mon"
-    TUE = "Tue"
-    WED = "Wed"
-    THU = "Thu"
-    FRI = "Fri"
-    SAT = "Sat"
-    SUN = "Sun"
-
-
-_WEEK = tuple(Weekday)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    __pydantic_config__ = BLOCK_CONFIG
-
-    days: tuple[Annotated[Weekday, one_of(Weekday)], ...] = _WEEK
-    """Days on which the window opens."""
-    from_: Annotated[int, clock_time()]
-    """When it opens."""
-    to: Annotated[int, clock_time()]
-    """When it closes; a time before `from` is on the next day."""
-    zone: Annotated[tzinfo, time_zone()] = UTC
-    """Time zone of `from` and `to`."""
-
-    def __post_init__(self) -> None:
-        if self.from_ == self.to:
-            raise InvalidSetting('from and to must differ; a whole day is from "00:00" to "24:00"')
-        if not self.days:
-            raise InvalidSetting("at least one day, or no days at all for every day")
-
-    def is_open(self, moment: datetime) -> bool:
-        """`moment` needs a time zone, any; what counts is the clock on the wall in ours."""
-        local = moment.astimezone(self.zone)
-        minute = local.hour * 60 + local.minute
-        opens_today = _WEEK[local.weekday()] in self.days
-        if self.from_ < self.to:
-            return opens_today and self.from_ <= minute < self.to
-        opened_yesterday = _WEEK[(local - timedelta(days=1)).weekday()] in self.days
-        return (opens_today and minute >= self.from_) or (opened_yesterday and minute < self.to)
 
 
 _HIGHEST = 1_000_000
@@ -236,8 +198,112 @@ class Cost:
     price counts with the average of the known ones; without any price all nodes count the same."""
 
 
+class RoomWithAutoscaler(StrEnum):
+    """When MakeRoom acts in a cluster with a node autoscaler."""
+
+    NEVER = "never"
+    AFTER_TIMEOUT = "afterTimeout"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defragment:
+    __pydantic_config__ = BLOCK_CONFIG
+
+    resource: Annotated[str | None, resource_name()] = None
+    """Resource of which a block is kept free, such as `nvidia.com/gpu`; unset means none."""
+    keep_free: Annotated[int, integer(1, 2**53)] = 1
+    """Size of the block that is kept free on some node; cpu in thousandths of a core, memory in bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeRoomPolicy:
+    __pydantic_config__ = BLOCK_CONFIG
+
+    min_pending_time: Annotated[timedelta, duration(timedelta())] = timedelta(seconds=30)
+    """How long a pod must be Unschedulable before pods are moved for it."""
+    max_moves: Annotated[int, integer(1, 100)] = 5
+    """Maximum number of moves that make room for one pod, or for one group of pods."""
+    with_autoscaler: Annotated[RoomWithAutoscaler, one_of(RoomWithAutoscaler)] = (
+        RoomWithAutoscaler.AFTER_TIMEOUT
+    )
+    """Whether pods are moved where a node autoscaler may add a node instead. `afterTimeout` waits for it,
+    `autoscalerTimeout` long; `never` leaves such pods to it; `always` moves as if there were none."""
+    autoscaler_timeout: Annotated[timedelta, duration(timedelta(seconds=1))] = timedelta(minutes=5)
+    """How long a pod must be Unschedulable before pods are moved although there is an autoscaler."""
+    defragment: Defragment = field(default_factory=Defragment)
+    """A block of one resource that is kept free on some node, for the next large pod."""
+
+
+class EvacuationUrgency(StrEnum):
+    HIGH = "high"
+    NORMAL = "normal"
+
+
+_NO_SIGNALS = frozenset({"Ready", "node.kubernetes.io/unschedulable"})
+"""Every node has the condition, and every cordoned node the taint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvacuationSignal:
+    __pydantic_config__ = BLOCK_CONFIG
+
+    taint: Annotated[str | None, label_key()] = None
+    """Key of a taint: nodes that have it are emptied."""
+    condition: Annotated[str | None, text("the type of a node condition", r"[A-Za-z0-9./_-]+")] = None
+    """Type of a node condition: nodes on which it is `True` are emptied."""
+    urgency: Annotated[EvacuationUrgency, one_of(EvacuationUrgency)] = EvacuationUrgency.HIGH
+    """`high` starts moves at any time; `normal` only within `windows`."""
+    deadline: Annotated[timedelta | None, duration(timedelta(seconds=1))] = None
+    """Time from the signal until pods that are still there are evicted without a move; unset means never."""
+
+    def __post_init__(self) -> None:
+        if (self.taint is None) == (self.condition is None):
+            raise InvalidSetting("an entry with either taint or condition")
+        if _NO_SIGNALS & {self.taint, self.condition}:
+            raise InvalidSetting("a taint or condition that only nodes have that must be emptied")
+
+    @property
+    def name(self) -> str:
+        return f"taint {self.taint}" if self.taint is not None else f"condition {self.condition}"
+
+
+class Preference(StrEnum):
+    """What PlacementDrift weighs beside what pods require: score plugins of the scheduler, and the price."""
+
+    TAINT_TOLERATION = "TaintToleration"
+    NODE_AFFINITY = "NodeAffinity"
+    POD_TOPOLOGY_SPREAD = "PodTopologySpread"
+    INTER_POD_AFFINITY = "InterPodAffinity"
+    DUPLICATES = "Duplicates"
+    PRICE = "Price"
+
+
+TaintName = Annotated[
+    str,
+    text("the key of a taint such as example.com/gpu, or KEY=VALUE", r"[A-Za-z0-9./_-]+(=[A-Za-z0-9._-]*)?"),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementDriftPolicy:
+    __pydantic_config__ = BLOCK_CONFIG
+
+    included_taints: tuple[TaintName, ...] = ()
+    """Taints that pods leave, as KEY or KEY=VALUE; empty means all. Taints that state the condition of a node
+    (`node.kubernetes.io/*`) and those of autoscalers never count."""
+    excluded_taints: tuple[TaintName, ...] = ()
+    """Taints that pods need not leave, as KEY or KEY=VALUE."""
+    preferences: tuple[Annotated[Preference, one_of(Preference)], ...] = ()
+    """Preferences for which pods also move: `TaintToleration` (PreferNoSchedule), `NodeAffinity` and
+    `InterPodAffinity` (preferred terms), `PodTopologySpread` (ScheduleAnyway), `Duplicates` (fewer pods
+    of one workload per node), `Price` (cheaper nodes, by `cost`). They weigh as much as in the scheduler."""
+    min_gain: Annotated[float, number(0, 1, above=True)] = 0.1
+    """Minimum improvement of the score, as a share of the highest score, for which a pod moves."""
+
+
 _LONGEST_QUERY = 4000
-"""It goes into the address of a request, whose length servers limit."""
+"""The longest query in characters: it is part of a URL, whose length servers limit."""
 
 
 def _query() -> SettingRule:
@@ -251,13 +317,12 @@ def _query() -> SettingRule:
     return SettingRule("string", f"a query in PromQL of at most {_LONGEST_QUERY} characters", read)
 
 
-def _address() -> SettingRule:
+def http_address(example: str) -> SettingRule:
     def read(value: object) -> str:
         if not isinstance(value, str) or not _is_address(value):
             raise InvalidSetting
         return value.rstrip("/")
 
-    example = "http://prometheus.monitoring:9090"
     return SettingRule("string", f"an http or https address such as {example}, without user and query", read)
 
 
@@ -272,7 +337,7 @@ def _is_address(value: str) -> bool:
         return False
 
 
-# What the kubelets' cAdvisor tells, as every common set-up collects it. A container that has restarted, or
+# What the kubelets' cAdvisor reports, as every common set-up collects it. A container that has restarted, or
 # that two jobs collect, is there twice and counts once. Series without a container are totals of a pod or of
 # the node, and `POD` is the pause container.
 _CONTAINERS = 'container!="",container!="POD"'
@@ -293,7 +358,7 @@ _MEMORY_QUERY = (
 class Prometheus:
     __pydantic_config__ = BLOCK_CONFIG
 
-    url: Annotated[str | None, _address()] = None
+    url: Annotated[str | None, http_address("http://prometheus.monitoring:9090")] = None
     """Address of Prometheus or a server with the same HTTP API; unset means there is none."""
     cpu_query: Annotated[str, _query()] = _CPU_QUERY
     """Cores in use: one value per `namespace` and `pod`, and optionally one per `node`."""
@@ -308,7 +373,7 @@ class Prometheus:
 
 
 def is_confidential(url: str, proxy: str = "") -> bool:
-    """Whether nobody on the network can read what is sent to `url`: TLS, or it never leaves this machine."""
+    """Return whether `url` is confidential: it uses TLS, or requests never leave this machine."""
     return urlsplit(url).scheme == "https" or (is_loopback(url) and (not proxy or is_loopback(proxy)))
 
 

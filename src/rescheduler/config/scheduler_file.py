@@ -8,7 +8,7 @@ it has no effect. Entries that are ambiguous are an error. `render_effective` ma
 import json
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,14 +21,21 @@ from rescheduler.config.config_validation import (
     path_text,
     quoted_value,
 )
-from rescheduler.config.policy import ClientConnection, Configuration, LeaderElection, Policy
+from rescheduler.config.policy import (
+    ClientConnection,
+    Configuration,
+    LeaderElection,
+    Policy,
+)
 from rescheduler.config.policy_blocks import Setting, settings
+from rescheduler.config.profiles import PROFILE_SETTINGS
 
 __all__ = [
     "API_VERSION",
     "KIND",
     "PLUGIN",
     "PluginSettings",
+    "ProfileArgs",
     "find_plugin_settings",
     "inline_yaml",
     "render_defaults",
@@ -56,13 +63,20 @@ _FIELDS_READ = ("apiVersion", "kind", "clientConnection", "leaderElection", "pro
 
 
 @dataclass(slots=True)
+class ProfileArgs:
+    """The args of one profile."""
+
+    args: dict[str, Any] = field(default_factory=dict)
+    path: FieldPath = ("profiles", 0, "pluginConfig", 0, "args")
+    scheduler_name: str | None = None
+
+
+@dataclass(slots=True)
 class PluginSettings:
     """What the file has for us; blocks that are absent are empty."""
 
-    args: dict[str, Any] = field(default_factory=dict)
-    args_path: FieldPath = ("profiles", 0, "pluginConfig", 0, "args")
-    scheduler_name: str | None = None
-    """Of the profile in which the args stand."""
+    profiles: list[ProfileArgs] = field(default_factory=list)
+    """The profiles that have args for rescheduler."""
     client_connection: dict[str, Any] = field(default_factory=dict)
     leader_election: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -107,7 +121,8 @@ _IGNORED_IN_BLOCKS = {
 
 
 def _common_block(data: Mapping[str, Any], name: str, block: type, found: PluginSettings) -> dict[str, Any]:
-    """Zero, empty and null are "not set" here, as in Go: complete dumps of a configuration have them."""
+    """Return the block's settings. Zero, empty and null mean "not set", as in Go: complete dumps have
+    them."""
     given = _map_at(data, name, (), found)
     names = [setting.name for setting in settings(block)]
     kept: dict[str, Any] = {}
@@ -126,7 +141,7 @@ def _common_block(data: Mapping[str, Any], name: str, block: type, found: Plugin
 
 
 def _ignore_scheduler_lease(found: PluginSettings) -> None:
-    """Whoever took the scheduler's Lease would stop the scheduler."""
+    """Refuse the scheduler's own Lease: a process that holds it would stop the scheduler."""
     election = found.leader_election
     beside_the_scheduler = election.get("resourceNamespace", "kube-system") == "kube-system"
     if election.get("resourceName") == "kube-scheduler" and beside_the_scheduler:
@@ -142,23 +157,21 @@ def _ignore_scheduler_lease(found: PluginSettings) -> None:
 
 
 def _find_args(data: Mapping[str, Any], found: PluginSettings) -> None:
-    places: list[FieldPath] = []
     for profile_path, profile in _maps_in(data, "profiles", (), found):
         scheduler = profile.get("schedulerName")
-        before = len(places)
+        name = scheduler if isinstance(scheduler, str) else None
+        places: list[FieldPath] = []
         for path, entry in _maps_in(profile, "pluginConfig", profile_path, found):
             if not _is_ours(entry, path, found):
                 continue
             places.append(path)
             if len(places) == 1:
-                found.args = _args(entry, path, found)
-                found.args_path = (*path, "args")
-                found.scheduler_name = scheduler if isinstance(scheduler, str) else None
-        _note_rest_of_profile(profile, profile_path, found, is_ours=len(places) > before)
-    for path in places[1:]:
-        allowed = f"one {PLUGIN} in the whole file; the other is {path_text(places[0])}"
-        found.faults.append(ConfigFault((*path, "name"), PLUGIN, allowed))
-    if not places and not found.faults:
+                found.profiles.append(ProfileArgs(_args(entry, path, found), (*path, "args"), name))
+            else:
+                allowed = f"one {PLUGIN} in each profile; the other is {path_text(places[0])}"
+                found.faults.append(ConfigFault((*path, "name"), PLUGIN, allowed))
+        _note_rest_of_profile(profile, profile_path, found, is_ours=bool(places))
+    if not found.profiles and not found.faults:
         found.notes.append(f"no pluginConfig named {PLUGIN}: all its args have their defaults")
 
 
@@ -237,11 +250,11 @@ def _maps_in(
 _WIDTH = 100
 
 Annotate = Callable[[Setting, Any], tuple[list[str], str]]
-"""Of a setting and its value: comments above it, and a comment behind it."""
+"""Returns, for a setting and its value, the comments above it and the comment behind it."""
 
 
 def render_effective(configuration: Configuration) -> str:
-    """Every setting with its value; defaults are marked."""
+    """Print every setting with its value, and mark defaults."""
 
     def annotate(setting: Setting, value: Any) -> tuple[list[str], str]:
         return [], "  # default" if value == setting.default and not setting.required else ""
@@ -250,7 +263,7 @@ def render_effective(configuration: Configuration) -> str:
 
 
 def render_defaults() -> str:
-    """Every setting with its default, its meaning and what is allowed."""
+    """Print every setting with its default, its meaning and what is allowed."""
 
     def annotate(setting: Setting, _value: Any) -> tuple[list[str], str]:
         return [setting.meaning] if setting.schema.block else [
@@ -270,17 +283,20 @@ def _file(configuration: Configuration, annotate: Annotate) -> str:
         "leaderElection:",
         *_block(LeaderElection, configuration.leader_election, 2, annotate),
         "profiles:",
-        "  - pluginConfig:",
-        f"      - name: {PLUGIN}",
-        "        args:",
-        *_block(Policy, configuration.policy, 10, annotate),
     ]
+    for number, policy in enumerate(configuration.policy.every_profile):
+        lines += ["  - pluginConfig:", f"      - name: {PLUGIN}", "        args:"]
+        lines += _block(Policy, policy, 10, annotate, PROFILE_SETTINGS if number else None)
     return "\n".join(lines) + "\n"
 
 
-def _block(block: type, values: Any, indent: int, annotate: Annotate) -> Iterator[str]:
+def _block(
+    block: type, values: Any, indent: int, annotate: Annotate, only: Collection[str] | None = None
+) -> Iterator[str]:
     margin = " " * indent
     for setting in settings(block):
+        if only is not None and setting.python_name not in only:
+            continue
         value = getattr(values, setting.python_name)
         above, behind = annotate(setting, value)
         for comment in above:
@@ -299,7 +315,7 @@ _RESERVED = re.compile(r"true|false|yes|no|on|off|null|y|n", re.IGNORECASE)
 
 
 def inline_yaml(value: Any) -> str:
-    """A value on one line, as YAML."""
+    """Return a value on one line, as YAML."""
     if isinstance(value, dict):
         return (
             "{" + ", ".join(f"{inline_yaml(key)}: {inline_yaml(entry)}" for key, entry in value.items()) + "}"

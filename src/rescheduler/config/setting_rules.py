@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 from kubevalues import EVERYTHING, Selector, SelectorError, label_key_error, parse_selector
 from kubevalues.duration import DurationError, parse_duration, short_duration
 from kubevalues.label_selectors import subdomain_error
+from kubevalues.quantity import IntOrString
 
 __all__ = [
     "InvalidSetting",
@@ -28,9 +29,11 @@ __all__ = [
     "label_key",
     "namespace",
     "number",
+    "number_or_percentage",
     "object_name",
     "one_of",
     "owner_kind",
+    "plugin_arguments",
     "request_rate",
     "resource_name",
     "selector",
@@ -51,11 +54,11 @@ def _unchanged(value: Any) -> Any:
 @dataclass(frozen=True, slots=True)
 class SettingRule:
     type_name: str
-    """For the reference table: one or two words."""
+    """The type in one or two words, for the reference table."""
     allowed: str
     """Completes the sentence "…is not allowed: "."""
     read: Callable[[object], Any]
-    """From what the file has to what the program uses; raises `InvalidSetting`."""
+    """Converts the value in the file to the one that the program uses; raises `InvalidSetting`."""
     show: Callable[[Any], Any] = field(default=_unchanged)
     """The way back."""
     names_strategy: bool = False
@@ -103,7 +106,8 @@ def integer(low: int, high: int = 2**31 - 1, *, why: str = "") -> SettingRule:
 
 
 def number(low: float, high: float, *, above: bool = False) -> SettingRule:
-    """From `low` to `high`; with `above`, not `low` itself. Not-a-number and infinity are never allowed."""
+    """Allow numbers from `low` to `high`; with `above`, not `low` itself. Not-a-number and infinity are never
+    allowed."""
 
     def read(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
@@ -116,11 +120,27 @@ def number(low: float, high: float, *, above: bool = False) -> SettingRule:
     return SettingRule("float", f"a number {span}", read)
 
 
+_PERCENTAGE = re.compile(r"(?:100|[1-9]?[0-9])%")
+
+
+def number_or_percentage() -> SettingRule:
+    """Allow an integer, or a percentage as a string."""
+
+    def read(value: object) -> IntOrString:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31:
+            return value
+        if not isinstance(value, str) or not _PERCENTAGE.fullmatch(value):
+            raise InvalidSetting
+        return value
+
+    return SettingRule("int or percentage", "an integer from 0, or a percentage such as 10%", read)
+
+
 _MAX_REQUEST_RATE = 1_000_000
 
 
 def request_rate() -> SettingRule:
-    """Requests per second; any negative number lifts the limit, as client-go has it."""
+    """Allow requests per second; any negative number means no limit, as in client-go."""
 
     def read(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or value == 0:
@@ -155,7 +175,7 @@ def duration(at_least: timedelta) -> SettingRule:
 
 
 def text(allowed: str = "a string", pattern: str = r".+", *, type_name: str = "string") -> SettingRule:
-    """One line of printable characters that the pattern matches as a whole."""
+    """Allow one line of printable characters that the pattern matches as a whole."""
     wanted = re.compile(pattern)
 
     def read(value: object) -> str:
@@ -172,7 +192,7 @@ def namespace() -> SettingRule:
 
 
 def object_name(what: str) -> SettingRule:
-    """A name as Kubernetes has them for most objects."""
+    """Allow a name as Kubernetes has them for most objects."""
 
     def read(value: object) -> str:
         if not isinstance(value, str) or subdomain_error(value):
@@ -214,6 +234,17 @@ def strategy_name() -> SettingRule:
     return SettingRule("string", listed, text().read, names_strategy=True)
 
 
+def plugin_arguments() -> SettingRule:
+    """Return the rule for a map that only the plugin itself can validate."""
+
+    def read(value: object) -> dict[str, Any]:
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            raise InvalidSetting
+        return value
+
+    return SettingRule("map", "a map of arguments that the strategy defines", read)
+
+
 def label_key() -> SettingRule:
     def read(value: object) -> str:
         if not isinstance(value, str) or label_key_error(value):
@@ -250,7 +281,7 @@ _MINUTES_A_DAY = 24 * 60
 
 
 def clock_time() -> SettingRule:
-    """Minutes after midnight, so that the end of a day has a number too."""
+    """Allow a time of day, in minutes after midnight, so that the end of a day has a number, too."""
 
     def read(value: object) -> int:
         found = _CLOCK.fullmatch(value) if isinstance(value, str) else None

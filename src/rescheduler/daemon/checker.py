@@ -9,24 +9,25 @@ frozen values, so that it does not block the event loop.
 """
 
 import asyncio
+import contextlib
+import gc
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
 
-from rescheduler.api.podmigration import Migration, MigrationPhase
-from rescheduler.api.strategy_traits import traits_of
-from rescheduler.cluster.snapshot import NO_ROW, PodTable, Rows, Snapshot
+from rescheduler.api.podmigration import Migration, MigrationPhase, traits_of
+from rescheduler.cluster.snapshot import NO_ROW, PodTable, Rows, Snapshot, profile_of
 from rescheduler.cluster.snapshot_tables import group_by_node, sum_by_node
 from rescheduler.cluster.sources.usage_sources import usage_reader
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
-from rescheduler.cluster.trusted_usage import UsageReader, usage_for_check
+from rescheduler.cluster.trusted_usage import HotNodeHistory, UsageReader, usage_for_check
 from rescheduler.cluster.usage_readings import Smoothing, UsageOutcome
-from rescheduler.config.policy import Policy
+from rescheduler.config.policy import Policy, UsageSource
 from rescheduler.kube.client import Client
 from rescheduler.migrations.controller.observation_builder import (
     running_migrations,
@@ -34,12 +35,10 @@ from rescheduler.migrations.controller.observation_builder import (
     unfinished_migrations,
 )
 from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
-from rescheduler.planner.plan import Plan
+from rescheduler.planner.plan import Plan, Rejection
 from rescheduler.planner.plan_builder import build_plan, too_hot_nodes
-from rescheduler.planner.strategy_view import HotNodeHistory
 from rescheduler.strategies.fair_shares import QueuedMigrations
-from rescheduler.strategies.strategy import Strategy
-from rescheduler.strategies.strategy_registry import strategies_of
+from rescheduler.strategies.strategy_registry import strategies_of, strategies_of_others
 
 __all__ = [
     "CheckResult",
@@ -47,7 +46,9 @@ __all__ = [
     "MoveUnderWay",
     "UnfinishedMigrations",
     "expected_snapshot",
+    "heating_nodes",
     "moves_under_way",
+    "queued_by_profile",
     "unfinished_now",
 ]
 
@@ -74,7 +75,7 @@ class UnfinishedMigrations:
     """
 
     migrations: Sequence[Migration]
-    """In a fixed order."""
+    """The migrations, in a fixed order."""
     successors: Mapping[str, str]
     """Keys of pods that take the place of others, by the migration's key. One that waits has none."""
 
@@ -109,9 +110,13 @@ def expected_snapshot(snapshot: Snapshot, moves: Sequence[MoveUnderWay]) -> Snap
     """Return the snapshot with moving pods at their targets; `snapshot.moving` excludes them from plans."""
     node = snapshot.pods.node.copy()
     leaving: list[int] = []
+    arriving = 0
     for move in moves:
         row = snapshot.pods.row.get(move.pod)
-        if row is None or snapshot.pods.records[row].uid != move.uid or node[row] == NO_ROW:
+        if row is None or snapshot.pods.records[row].uid != move.uid:
+            arriving += _pending_at_target(snapshot, node, move)
+            continue
+        if node[row] == NO_ROW:
             continue
         there = any(_has_node(snapshot, copy) for copy in move.copies)
         target = NO_ROW if there else snapshot.nodes.row.get(move.target, int(node[row]))
@@ -123,8 +128,20 @@ def expected_snapshot(snapshot: Snapshot, moves: Sequence[MoveUnderWay]) -> Snap
         for row, pod in enumerate(snapshot.pods.records)
         if pod.deleted_s is not None and node[row] != NO_ROW
     ]
-    found = _with_pods_at_targets(snapshot, node, leaving) if leaving else snapshot
+    found = _with_pods_at_targets(snapshot, node, leaving) if leaving or arriving else snapshot
     return _without_terminating_load(found, ending) if ending else found
+
+
+def _pending_at_target(snapshot: Snapshot, node: Rows, move: MoveUnderWay) -> int:
+    """Count the replacement of an evicted pod, which waits for the scheduler, on its target; return how many
+    were counted. Otherwise another move could take the room that the pod was evicted for."""
+    target = snapshot.nodes.row.get(move.target, NO_ROW)
+    found = (snapshot.pods.row.get(copy, NO_ROW) for copy in move.copies)
+    rows = [row for row in found if row != NO_ROW and node[row] == NO_ROW]
+    if target == NO_ROW:
+        return 0
+    node[rows] = target
+    return len(rows)
 
 
 def _has_node(snapshot: Snapshot, pod: str) -> bool:
@@ -156,12 +173,14 @@ def _without_terminating_load(snapshot: Snapshot, ending: list[int]) -> Snapshot
 @dataclass(frozen=True, slots=True)
 class CheckResult:
     number: int
-    """From 1."""
+    """The number of the check, from 1."""
     began: datetime
     snapshot: Snapshot
     plan: Plan
     planning_s: float = 0.0
     usage_source: str = ""
+    heating: tuple[str, ...] = ()
+    """Nodes that are too hot, but not for enough checks to move pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +199,7 @@ class Checker:
         now: Callable[[], datetime],
         usage: UsageReader | None = None,
     ) -> None:
-        """`usage` replaces the source that the policy names."""
+        """Create the checker; `usage` replaces the source that the policy names."""
         self._client = client
         self._cluster = cluster
         self._runtime = runtime
@@ -206,12 +225,15 @@ class Checker:
         self._number += 1
         began, state = self._now(), self._runtime.current
         outcome = await (await self._usage(state.policy)).read()
+        await self._cluster.observe_autoscalers()
         under_way = unfinished_now(self._cluster.watched)
         decide = _Planning(self._cluster, state, self._history)
-        decided = await asyncio.to_thread(decide, outcome, under_way, self._now().timestamp())
+        with _without_collections():
+            decided = await asyncio.to_thread(decide, outcome, under_way, self._now().timestamp())
         self._history = decided.history
         took_s, source = decided.planning_s, decided.usage_source
-        return CheckResult(self._number, began, decided.snapshot, decided.plan, took_s, source)
+        heating = heating_nodes(decided.history.heat, state.policy.hot_checks)
+        return CheckResult(self._number, began, decided.snapshot, decided.plan, took_s, source, heating)
 
     async def close(self) -> None:
         if self._fixed_usage is not None:
@@ -232,6 +254,22 @@ class Checker:
         reader = usage_reader(policy, self._client)
         self._reader = policy, reader
         return reader
+
+
+@contextlib.contextmanager
+def _without_collections() -> Iterator[None]:
+    """Disable garbage collection while a plan is made.
+
+    A plan makes many objects and no cycles. Collections meanwhile would look at all of them again and again,
+    and each holds up the event loop; reference counts free them when the check is over.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +295,7 @@ class _Planning:
         self, outcome: UsageOutcome, unfinished: UnfinishedMigrations, now_s: float
     ) -> _PlanningResult:
         policy, under_way = self.state.policy, unfinished.coming()
-        strategies = strategies_of(policy)
+        strategies, others = strategies_of(policy), strategies_of_others(policy)
         usage, smoothing = usage_for_check(
             outcome,
             self.cluster.tenants(now_s),
@@ -268,7 +306,13 @@ class _Planning:
         self.cluster.measure(usage.pods, usage.notes)
         snapshot = self.cluster.snapshot(now_s)
         expected = expected_snapshot(snapshot, under_way)
-        hot = too_hot_nodes(expected, policy, strategies)
+        failures: list[Rejection] = []
+        by_profile = zip(policy.every_profile, (strategies, *others), strict=True)
+        hot = [
+            subject
+            for number, (profile, own) in enumerate(by_profile)
+            for subject in too_hot_nodes(expected, profile, own, failures, profile=number)
+        ]
         history = _CheckHistory(smoothing, self.history.heat.after(hot, usage.source))
         began_s = time.perf_counter()
         made = build_plan(
@@ -278,15 +322,51 @@ class _Planning:
             heat=history.heat,
             steered=self.state.steers,
             guarded=self.state.guards,
-            queue=_queue(under_way, strategies),
+            queues=queued_by_profile(snapshot, policy, under_way),
             held_namespaces=self.state.halted_namespaces,
+            failures=failures,
+            others=others,
         )
         return _PlanningResult(snapshot, made, history, time.perf_counter() - began_s, usage.source)
 
 
-def _queue(under_way: Sequence[MoveUnderWay], strategies: Sequence[Strategy]) -> QueuedMigrations:
-    """Return the queued migrations; they take up room, so that the queue doesn't grow with every check."""
-    waiting = [each for each in under_way if not each.is_begun]
-    emptying = {each.name for each in strategies if each.urgent and not traits_of(each.name).recovers}
-    by_namespace = Counter(each.pod.partition("/")[0] for each in waiting)
-    return QueuedMigrations(by_namespace, maintenance=sum(each.strategy in emptying for each in waiting))
+def queued_by_profile(
+    snapshot: Snapshot, policy: Policy, under_way: Sequence[MoveUnderWay]
+) -> list[QueuedMigrations]:
+    """Return the queued migrations of the pods of each profile; they take up room, so that the queue doesn't
+    grow with every check."""
+    profiles = policy.every_profile
+    waiting: list[list[MoveUnderWay]] = [[] for _ in profiles]
+    for each in under_way:
+        if not each.is_begun:
+            row = snapshot.pods.row.get(each.pod)
+            node = "" if row is None else snapshot.pods.records[row].node
+            own = profile_of(snapshot, policy, each.pod.partition("/")[0], node)
+            waiting[next(number for number, profile in enumerate(profiles) if profile is own)].append(each)
+    return [
+        QueuedMigrations(
+            Counter(each.pod.partition("/")[0] for each in moves),
+            maintenance=sum(_empties_nodes(each.strategy) for each in moves),
+        )
+        for moves in waiting
+    ]
+
+
+def _empties_nodes(strategy: str) -> bool:
+    traits = traits_of(strategy)
+    return traits.urgent and not traits.recovers and not traits.requested
+
+
+def heating_nodes(heat: HotNodeHistory, hot_checks: int) -> tuple[str, ...]:
+    """Return each node that is too hot, but not for `hot_checks` checks yet, with its count."""
+    if heat.source in {None, UsageSource.REQUESTS}:
+        return ()
+    counts = {
+        str(subject[-1] if isinstance(subject, tuple) else subject): count
+        for subject, count in heat.in_a_row.items()
+    }
+    return tuple(
+        f"{name} in {count} of {hot_checks} checks"
+        for name, count in sorted(counts.items())
+        if count < hot_checks
+    )

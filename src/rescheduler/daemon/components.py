@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from rescheduler.api.well_known_names import DRY_RUN_LEASE_SUFFIX
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.cluster.trusted_usage import UsageReader
@@ -22,6 +23,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.leader_election import LeaderElector
 from rescheduler.migrations.controller.migration_controller import MigrationController
+from rescheduler.migrations.controller.migration_log import StepObserver
 from rescheduler.migrations.controller.revalidation import Revalidation
 from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
 from rescheduler.recovery.controller.attempt_recorder import AttemptRecorder
@@ -66,6 +68,15 @@ class Rescheduler:
         self.lease = LeaderElector(
             client, lease_at, me or new_identity(), configuration.leader_election, now=now
         )
+        self._dry_run_lease = LeaderElector(
+            client,
+            f"{lease_at}{DRY_RUN_LEASE_SUFFIX}",
+            self.lease.identity,
+            configuration.leader_election,
+            now=now,
+        )
+        self.on_step: StepObserver | None = None
+        """Called for every step of every migration that this process executes."""
         self.controller: MigrationController | None = None
         """The controller, while this process executes."""
         self._leading: asyncio.Task[None] | None = None
@@ -87,7 +98,7 @@ class Rescheduler:
     async def watching(self, *, only: bool = False) -> AsyncIterator[None]:
         """Watch the cluster while the body runs. Raises `KubeError` if a required kind can't be watched.
 
-        Raises `MissingDefinition`, too, unless the body `only` watches and executes nothing.
+        Raises `MissingPodMigrationCRD`, too, unless the body `only` watches and executes nothing.
         """
         async with self.cluster.running(read_only=only):
             yield
@@ -100,9 +111,30 @@ class Rescheduler:
 
         Otherwise the holder of the Lease executes them. Raises `KubeError` if the Lease can't be requested.
         """
-        async with self._contending():
+        async with self._while_elected(self.lease, lambda ended: self._lead_once(ended, beside)):
+            yield
+
+    @contextlib.asynccontextmanager
+    async def observing(self, beside: WhileLeading) -> AsyncIterator[None]:
+        """Run what is `beside` while the body runs and this process holds the Lease of dry runs.
+
+        It executes nothing. Raises `KubeError` if the Lease can't be requested.
+        """
+
+        async def once(ended: asyncio.Event) -> None:
+            async with beside():
+                await _first_done(self._lost(self._dry_run_lease), ended.wait())
+
+        async with self._while_elected(self._dry_run_lease, once):
+            yield
+
+    @contextlib.asynccontextmanager
+    async def _while_elected(
+        self, lease: LeaderElector, once: Callable[[asyncio.Event], Coroutine[Any, Any, None]]
+    ) -> AsyncIterator[None]:
+        async with self._contending(lease):
             ended = asyncio.Event()
-            leading = self._leading = asyncio.create_task(self._lead(ended, beside), name="leading")
+            leading = self._leading = asyncio.create_task(self._lead(lease, ended, once), name="leading")
             try:
                 yield
             finally:
@@ -112,31 +144,36 @@ class Rescheduler:
 
     @property
     def is_broken(self) -> bool:
-        """Whether executing has failed because of a bug; leaving `executing()` raises the error."""
+        """Return whether executing has failed because of a bug; leaving `executing()` raises the error."""
         return self._leading is not None and self._leading.done()
 
     @property
     def _is_alone(self) -> bool:
-        """Whether this process executes without a Lease."""
+        """Return whether this process executes without a Lease."""
         return not self.configuration.leader_election.leader_elect
 
     @contextlib.asynccontextmanager
-    async def _contending(self) -> AsyncIterator[None]:
+    async def _contending(self, lease: LeaderElector) -> AsyncIterator[None]:
         if self._is_alone:
             yield
             return
-        async with self.lease.running():
-            await self.lease.tried()
-            if isinstance(self.lease.failure, errors.Permanent):
-                raise self.lease.failure
+        async with lease.running():
+            await lease.tried()
+            if isinstance(lease.failure, errors.Permanent):
+                raise lease.failure
             yield
 
-    async def _lead(self, ended: asyncio.Event, beside: WhileLeading) -> None:
+    async def _lead(
+        self,
+        lease: LeaderElector,
+        ended: asyncio.Event,
+        once: Callable[[asyncio.Event], Coroutine[Any, Any, None]],
+    ) -> None:
         while not ended.is_set():
             if not self._is_alone:
-                await _first_done(self.lease.acquired(), ended.wait())
+                await _first_done(lease.acquired(), ended.wait())
             if not ended.is_set():
-                await self._lead_once(ended, beside)
+                await once(ended)
 
     async def _lead_once(self, ended: asyncio.Event, beside: WhileLeading) -> None:
         """Lead until the Lease is lost or all ends; deciding starts after executing, and ends before it."""
@@ -145,19 +182,19 @@ class Rescheduler:
             self.controller = controller
             try:
                 async with beside():
-                    await _first_done(self._lost(), ended.wait())
+                    await _first_done(self._lost(self.lease), ended.wait())
                 # If it is still ours, there is time to finish. Once it is lost, another may begin any moment.
-                await _first_done(self._lost(), controller.finish_steps(_SHUTDOWN_TIMEOUT_S))
+                await _first_done(self._lost(self.lease), controller.finish_steps(_SHUTDOWN_TIMEOUT_S))
             finally:
                 self.controller = None
 
-    async def _lost(self) -> None:
+    async def _lost(self, lease: LeaderElector) -> None:
         if self._is_alone:
             await asyncio.Event().wait()
-        await self.lease.lost()
+        await lease.lost()
 
     def _controller(self) -> MigrationController:
-        return MigrationController(
+        controller = MigrationController(
             self.client,
             self.runtime,
             self.revalidation,
@@ -165,6 +202,8 @@ class Rescheduler:
             now=self._now,
             webhook=self._webhook,
         )
+        controller.migration_log.on_step = self.on_step
+        return controller
 
     # -- deciding
 

@@ -3,7 +3,9 @@
 start   the pause switch ─▶ caches ─▶ halts ─▶ the Lease ─▶ migrations ─▶ checks
 stop    checks ─▶ migrations: their current steps ─▶ the Lease is released ─▶ caches
 
-A dry run writes nothing, not even a Lease.
+A dry run by configuration executes nothing. One replica checks and writes the status: the holder of another
+Lease, because commands such as `move` need the one of those who execute. `run --dry-run` is read-only: it
+writes nothing, not even a Lease.
 
 The configuration file is compared by content, not by time: a mounted ConfigMap changes by a symbolic link to
 another directory, and editors replace files in different ways.
@@ -20,22 +22,27 @@ from pathlib import Path
 from typing import Any, Final
 
 from rescheduler.api.podmigration import Migration
-from rescheduler.api.structured_log import log_event
 from rescheduler.cluster.sources.watched_cluster import MissingPodMigrationCRD
 from rescheduler.cluster.trusted_usage import UsageReader
 from rescheduler.config.config_loader import LoadedConfiguration, load_file
 from rescheduler.config.config_validation import ConfigurationError, known_strategies
 from rescheduler.config.policy import Configuration, Policy
 from rescheduler.daemon.components import Rescheduler
+from rescheduler.daemon.dry_run_evidence import DryRunTally
+from rescheduler.daemon.eviction_responder import EvictionResponder
 from rescheduler.daemon.halt_monitor import HaltMonitor
 from rescheduler.daemon.halts import ApiResponseWindow
+from rescheduler.daemon.journal_writer import JournalWriter
 from rescheduler.daemon.listeners import DaemonEvents, DaemonListener, DaemonLog, ListenerFanout
+from rescheduler.daemon.node_claims import NodeClaimWatch
+from rescheduler.daemon.node_evictions import NodeEvictions
+from rescheduler.daemon.notifier import Notifier
 from rescheduler.daemon.own_objects import WatchedState, new_identity
 from rescheduler.daemon.periodic_checks import PeriodicChecks
 from rescheduler.daemon.status_writer import MaintenanceConditionWriter, StatusWriter
 from rescheduler.kube.api_resources import ApiCall, Object
 from rescheduler.kube.client import Client, RequestObserver
-from rescheduler.kube.event_recorder import EventRecorder
+from rescheduler.kube.event_recorder import EventRecorder, log_event
 from rescheduler.kube.informer import Informer
 from rescheduler.migrations.controller.observation_builder import migrations_to_finish
 from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
@@ -55,27 +62,27 @@ Work = Coroutine[Any, Any, None]
 
 
 class Interrupted(Exception):  # noqa: N818 - says what happened
-    """The end was asked for before it was done."""
+    """The process was asked to end before the body was done."""
 
 
 @contextlib.asynccontextmanager
 async def interrupted_by(ended: asyncio.Event) -> AsyncIterator[None]:
-    """The body need not be waited for when the end is asked for: then this raises `BrokenOff`."""
-    loop, patience = asyncio.get_running_loop(), asyncio.timeout(None)
+    """Run the body until it ends or `ended` is set; then interrupt it and raise `Interrupted`."""
+    loop, deadline = asyncio.get_running_loop(), asyncio.timeout(None)
 
-    async def lose_patience() -> None:
+    async def expire_at_end() -> None:
         await ended.wait()
-        patience.reschedule(loop.time())
+        deadline.reschedule(loop.time())
 
     try:
-        async with patience:
-            watching = asyncio.create_task(lose_patience())
+        async with deadline:
+            waiting = asyncio.create_task(expire_at_end())
             try:
                 yield
             finally:
-                watching.cancel()
+                waiting.cancel()
     except TimeoutError:
-        if not patience.expired():
+        if not deadline.expired():
             raise
         raise Interrupted from None
 
@@ -120,7 +127,7 @@ class WatchedConfigurationFile:
     async def follow(
         self, use: Callable[[LoadedConfiguration], None], refuse: Callable[[ConfigurationError], None]
     ) -> None:
-        """For ever: `use` hears of every change that is valid, `refuse` of every other one."""
+        """Follow the file forever: call `use` with every valid change and `refuse` with every other one."""
         while True:
             await asyncio.sleep(FILE_POLL_INTERVAL_S)
             digest = await asyncio.to_thread(self._digest)
@@ -135,7 +142,8 @@ class WatchedConfigurationFile:
                 use(loaded)
 
     def _digest(self) -> bytes:
-        """Empty if it is not there: that is a change too, and no valid one."""
+        """Return the digest of the file; empty if it is missing, which is a change, too, but never a valid
+        one."""
         try:
             return hashlib.sha256(self.path.read_bytes()).digest()
         except OSError:
@@ -150,17 +158,19 @@ _POLL_INTERVAL_S: Final = 1.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonOptions:
     lease_at: str
-    """As `lease_key` says it; our other objects are in the same namespace."""
+    """The Lease, as `lease_key` returns it; our other objects are in the same namespace."""
     file: Path | None = None
     """The configuration file, to be followed."""
     listeners: Sequence[DaemonListener] = ()
     me: str = ""
-    """Must differ from the name of every other process."""
+    """The name of this process, which no other process may have."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     usage: UsageReader | None = None
-    """In place of where the policy says that it comes from."""
+    """The reader to use instead of the policy's usage source."""
     overridden: Callable[[Policy], Policy] = lambda policy: policy
     """What the command line says in spite of the file."""
+    read_only: bool = False
+    """Whether to write nothing at all; the policy must be that of a dry run."""
 
 
 class Daemon:
@@ -170,7 +180,7 @@ class Daemon:
         configuration: Configuration,
         options: DaemonOptions,
     ) -> None:
-        """`connect` creates the client; its argument is called for every request."""
+        """Create the daemon; `connect` creates the client, and its argument is called for every request."""
         self._options = options
         self._api_responses = ApiResponseWindow()
         client = connect(self._requested)
@@ -187,31 +197,52 @@ class Daemon:
             now=options.now,
             me=me,
         )
+        self._node_claims = NodeClaimWatch(client, self.rescheduler.watched.nodes, self.runtime)
         self.state = WatchedState(client, namespace)
         """The pause switch and the status of the leader."""
         self._events = EventRecorder(client, options.now)
-        self._status_writer = StatusWriter(client, namespace, me, options.now)
+        self._tally = DryRunTally()
+        self._status_writer = StatusWriter(
+            client, namespace, me, options.now, dry_run_moves=self._tally.encoded
+        )
+        self._journal = JournalWriter(client, namespace, options.now)
+        self._notifier = Notifier(namespace, options.now)
         announcer = DaemonEvents(self._events, self.state)
         self._maintenance = MaintenanceConditionWriter(
             client, self.rescheduler.watched, self._events, options.now
         )
-        self.listener = ListenerFanout(
-            (DaemonLog(), self._status_writer, announcer, self._maintenance, *options.listeners)
+        self._node_evictions = NodeEvictions(
+            client, self.rescheduler.watched, self.runtime, self._events, options.now
         )
+        self.listener = self._node_evictions.listener = self._notifier.listener = ListenerFanout(
+            (
+                DaemonLog(),
+                self._status_writer,
+                announcer,
+                self._maintenance,
+                self._journal,
+                self._notifier,
+                self._node_evictions,
+                *options.listeners,
+            )
+        )
+        self.rescheduler.on_step = self.listener.migration_step
         self.halt_monitor = HaltMonitor(
             self.rescheduler, self.state, self._api_responses, now=options.now, listener=self.listener
         )  # fmt: skip
-        self._checks = PeriodicChecks(self.rescheduler, self.halt_monitor, self.listener, options.usage)
+        self._checks = PeriodicChecks(
+            self.rescheduler, self.halt_monitor, self.listener, options.usage, self._tally
+        )
 
     @property
     def not_ready(self) -> list[str]:
-        """What is not known yet, or no more, in words; empty if all is."""
+        """Return what is not known yet or no longer, in words; empty if everything is known."""
         silent = [each for each in self.rescheduler.watched.informers if not each.is_fresh]
         return [f"{each.resource.plural}: {_why_not_fresh(each)}" for each in silent]
 
     @property
     def lags(self) -> dict[str, float]:
-        """Since when nothing was heard, in seconds, by kind."""
+        """Return for how many seconds nothing was received, by kind."""
         known = [each for each in self.rescheduler.watched.informers if each.is_synced]
         return {each.resource.kind: each.staleness() for each in known}
 
@@ -221,7 +252,8 @@ class Daemon:
         return 0 if controller is None else controller.queue_depth
 
     async def run_until(self, ended: asyncio.Event) -> None:
-        """Raises `MissingDefinition`, and `KubeError` for what it can't do without."""
+        """Run until the event is set; raise `MissingPodMigrationCRD`, and `KubeError` if something essential
+        fails."""
         async with contextlib.AsyncExitStack() as stack:
             try:
                 async with interrupted_by(ended):
@@ -234,6 +266,7 @@ class Daemon:
             self._use_policy(self.runtime.current.policy)
             background = await stack.enter_async_context(in_background(ended))
             background(self.halt_monitor.run(), "halts")
+            background(self._node_claims.run(), "node claims")
             if self._options.file is not None:
                 background(self._follow_file(self._options.file), "configuration file")
             log_event(log, logging.INFO, "Started", "all caches are synced", namespace=self.state.namespace)
@@ -242,16 +275,22 @@ class Daemon:
             log_event(log, logging.INFO, "Ended", "all work has stopped")
 
     async def _act_until(self, ended: asyncio.Event) -> None:
-        """Until the end, or until the configuration makes a dry run of it, or of a dry run more than that."""
+        """Act until the end, or until the configuration switches `dryRun` on or off."""
         is_dry_run = self._is_dry_run
-        acting = self._checks.running if is_dry_run else lambda: self.rescheduler.executing(self._leading)
-        async with acting():
+        async with self._acting(is_dry_run=is_dry_run):
             while (self._is_dry_run == is_dry_run or self._is_busy) and not self.rescheduler.is_broken:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_POLL_INTERVAL_S):
                         await ended.wait()
                         self.runtime.update(is_stopping=True)
                         return
+
+    def _acting(self, *, is_dry_run: bool) -> contextlib.AbstractAsyncContextManager[None]:
+        if not is_dry_run:
+            return self.rescheduler.executing(self._leading)
+        return (
+            self._checks.running() if self._options.read_only else self.rescheduler.observing(self._reporting)
+        )
 
     @property
     def _is_dry_run(self) -> bool:
@@ -267,14 +306,21 @@ class Daemon:
 
     @contextlib.asynccontextmanager
     async def _leading(self) -> AsyncIterator[None]:
-        """Return what runs while the Lease is ours, beside executing."""
+        """Run everything that needs the Lease, beside executing, while the body runs."""
         self.listener.leads(True)
         try:
             recovering = self.rescheduler.recovering(self.listener)
+            responder = EvictionResponder(
+                self.rescheduler.client, self.rescheduler.watched, self.runtime, self._options.now
+            )
             async with (
                 self._events.running(),
                 self._status_writer.running(),
                 self._maintenance.running(),
+                self._journal.running(),
+                self._notifier.running(),
+                self._node_evictions.running(),
+                responder.running(),
                 recovering.running(),
                 self._checks.running(),
             ):
@@ -282,7 +328,15 @@ class Daemon:
         finally:
             self.listener.leads(False)
 
-    # -- what is heard
+    @contextlib.asynccontextmanager
+    async def _reporting(self) -> AsyncIterator[None]:
+        """Check and write the status, while this replica is the one that does so in a dry run."""
+        self._tally.restore(self.state.dry_run_moves)
+        log_event(log, logging.INFO, "DryRun", "this process checks and moves no pods")
+        async with self._status_writer.running(), self._checks.running():
+            yield
+
+    # -- events
 
     def _requested(self, call: ApiCall, code: int, seconds: float) -> None:
         has_failed = self._api_responses.note(call, code, asyncio.get_running_loop().time())
@@ -311,7 +365,7 @@ class Daemon:
         self._use_policy(self._options.overridden(now.policy))
 
     def _use_policy(self, policy: Policy) -> None:
-        """Without a place where moves are recorded it stays a dry run, whatever is wanted."""
+        """Use a new policy. Without PodMigrations it stays a dry run, whatever the policy says."""
         if self.rescheduler.watched.is_without_migrations:
             words = (
                 f"{MissingPodMigrationCRD()} Until you do that and restart the daemon, it runs as a dry run."
@@ -319,6 +373,8 @@ class Daemon:
             level = logging.INFO if policy.dry_run else logging.ERROR
             log_event(log, level, "DefinitionMissing", words)
             policy = replace(policy, dry_run=True)
+        if not policy.dry_run:
+            self._tally.clear()
         self.runtime.update(policy=policy)
         self.listener.configured(policy)
 

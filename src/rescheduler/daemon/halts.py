@@ -16,8 +16,7 @@ from typing import Final
 import msgspec
 
 from rescheduler.api.daemon_status import Halt, HaltReason, Pause
-from rescheduler.api.podmigration import COPY_FAILING, ConditionType, Migration, MigrationPhase
-from rescheduler.api.strategy_traits import traits_of
+from rescheduler.api.podmigration import COPY_FAILING, ConditionType, Migration, MigrationPhase, traits_of
 from rescheduler.config.policy import HaltWhen
 from rescheduler.kube.api_resources import ApiCall
 from rescheduler.migrations.interruptions import DEADLINE_EXCEEDED
@@ -37,7 +36,7 @@ FAILURE_WINDOW: Final = timedelta(minutes=15)
 """Failures count for so long. As nothing is begun during a halt, it ends by itself when they are older; if
 what is begun then fails again, the next halt follows after a few moves."""
 _MIN_FAILURES: Final = 3
-"""One or two may happen to anybody."""
+"""One or two failures are normal."""
 _MIN_API_ERRORS: Final = 5
 _MAX_ERROR_SHARE: Final = 0.5
 _NO_PAUSE: Final = Pause()
@@ -51,11 +50,11 @@ admission (quota, LimitRange, PodSecurity, webhooks) is a rule that a pod's owne
 
 @dataclass(frozen=True, slots=True)
 class ApiResponses:
-    """How the API server has answered of late."""
+    """A summary of the API server's recent answers."""
 
     requests: int = 0
     failed: int = 0
-    """Without an answer, or with 5xx."""
+    """The number of requests without an answer, or answered with 5xx."""
     last: str = ""
     """The last one that failed, in words."""
 
@@ -80,7 +79,7 @@ class HaltFacts:
 
 
 def current_halts(facts: HaltFacts, limits: HaltWhen) -> tuple[Halt, ...]:
-    """All that hold now, as if they had begun now."""
+    """Return all halts that apply now, as if they had started now."""
     return (
         *_paused(facts),
         *_failures(facts, limits.failure_ratio),
@@ -132,8 +131,8 @@ def _are_too_many(finished: Sequence[Migration], ratio: float) -> bool:
 
 
 def _are_widespread(finished: Sequence[Migration], ratio: float) -> bool:
-    """Whether too many failed in several namespaces: failures of the namespace that has most of them count at
-    most as many as those of all others."""
+    """Return whether too many moves failed in several namespaces. Failures of the namespace that has most
+    count at most as often as those of all others together."""
     failures = Counter(each.namespace for each in finished if _has_failed(each))
     most = max(failures.values(), default=0)
     ignored = max(0, most - (failures.total() - most))
@@ -185,7 +184,7 @@ def _failed_like_its_source(migration: Migration) -> bool:
 
 
 def _once_per_workload(finished: Iterable[Migration]) -> list[Migration]:
-    """Copies that can't run say the same of their workload however many there are: its last one counts.
+    """Count only the last failed copy of each workload, because the others say the same about it.
 
     A cluster in which nothing can be started, because a registry is away, is known by several workloads.
     """
@@ -261,19 +260,20 @@ def _minutes(span: timedelta) -> str:
 
 RESPONSE_WINDOW_S: Final = 60.0
 _MAX_RESPONSES: Final = 20
-"""So few that a server which is back is soon believed."""
+"""The number of recent answers that count: so few that a server which works again is soon trusted."""
 _SERVER_ERROR: Final = 500
 
 
 class ApiResponseWindow:
-    """Times are the caller's, of one clock."""
+    """The answers of the API server within `RESPONSE_WINDOW_S`; the caller passes all times, of one clock."""
 
     def __init__(self) -> None:
         self._answers: deque[tuple[float, bool]] = deque(maxlen=_MAX_RESPONSES)
         self._last = ""
 
     def note(self, call: ApiCall, code: int, now_s: float) -> bool:
-        """Return whether the request failed. `code` is 0 if the server did not answer."""
+        """Count an answer, and return whether the request failed. `code` is 0 if the server did not
+        answer."""
         failed = code == 0 or code >= _SERVER_ERROR
         if failed:
             self._last = f"{call} returned {code}" if code else f"{call} got no response"

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from rescheduler.api.daemon_status import Halt, HaltReason, NodeInMaintenance
+from rescheduler.api.daemon_status import DryRunEvidence, Halt, HaltReason, NodeInMaintenance
 from rescheduler.api.podmigration import Migration
-from rescheduler.api.structured_log import log_event
 from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.config.policy import Policy
 from rescheduler.daemon.own_objects import STATE_CONFIG_MAP, WatchedState
 from rescheduler.kube.api_resources import ApiCall
-from rescheduler.kube.event_recorder import EventRecorder, InvolvedObject
+from rescheduler.kube.event_recorder import EventRecorder, InvolvedObject, log_event
 from rescheduler.planner.plan import Plan
+from rescheduler.planner.reasons import Reason
 from rescheduler.recovery.controller.recovery_report import FailureListener
 
 __all__ = ["CheckReport", "DaemonEvents", "DaemonListener", "DaemonLog", "ListenerFanout"]
@@ -31,29 +31,33 @@ class CheckReport:
     """One check, and what it decided."""
 
     number: int
-    """From 1, since the start of the process."""
+    """The number of the check since the start of the process, from 1."""
     at: datetime
     took_s: float
-    """From looking to having a plan, of which …"""
+    """Seconds from reading the cluster to the finished plan."""
     planning_s: float
-    """… the planner took so long, in a thread of its own."""
+    """Seconds of these that the planner took, in a thread of its own."""
     snapshot: Snapshot
     plan: Plan
     usage_source: str
     is_carried_out: bool
     """False in a dry run, and during a halt."""
+    heating: tuple[str, ...] = ()
+    """Nodes that are too hot, but not for enough checks to move pods."""
+    dry_run: DryRunEvidence | None = None
+    """What the dry run would have done so far; None if it is none."""
 
 
 class DaemonListener(FailureListener):
     """Receives every event and ignores it; a subclass overrides the methods that it needs."""
 
     def leads(self, leads: bool) -> None:
-        """Whether this process acts, from now on."""
+        """Report whether this process acts, from now on."""
 
     def checked(self, check: CheckReport) -> None: ...
 
     def checks_skipped(self, count: int, why: str) -> None:
-        """They would have been due while another one lasted, or nothing could be known."""
+        """Receive that checks were skipped, because another one was running or the cluster was not known."""
 
     def halted(self, halts: tuple[Halt, ...]) -> None:
         """Receive all present halts when they change, also those of one namespace; empty if none is left."""
@@ -64,17 +68,26 @@ class DaemonListener(FailureListener):
         Every process calls it, whether it leads or not, and at the start for all existing migrations.
         """
 
+    def migration_step(self, before: Migration, after: Migration) -> None:
+        """This process brought a migration to another step, or recognised it there. Most are not recorded."""
+
     def configured(self, policy: Policy) -> None:
-        """From now on this holds. Told at the start, too."""
+        """Report what applies from now on; also called at the start."""
 
     def configuration_refused(self, why: str) -> None:
-        """A change of the file is kept out; what held before still does."""
+        """Receive that a changed configuration file was refused; the former configuration stays in force."""
 
     def requested(self, call: ApiCall, code: int, seconds: float) -> None:
-        """One request to the API server; `code` is 0 if no answer came."""
+        """Report a request to the API server; `code` is 0 if no answer came."""
+
+    def node_evicted(self, cause: str, result: str) -> None:
+        """Receive that a pod was to be evicted without a move, because its node is being emptied."""
+
+    def notified(self, sink: str, result: str) -> None:
+        """Receive that a notification was `sent`, `retried` or `dropped`."""
 
     def maintenance(self, nodes: Sequence[NodeInMaintenance]) -> None:
-        """All that are in maintenance now."""
+        """Report all nodes that are in maintenance now."""
 
 
 def _forwarding(name: str) -> Callable[..., None]:
@@ -86,7 +99,7 @@ def _forwarding(name: str) -> Callable[..., None]:
 
 
 class ListenerFanout(DaemonListener):
-    """Passes everything on, in this order."""
+    """Passes every event to all listeners, in their order."""
 
     def __init__(self, listeners: Iterable[DaemonListener]) -> None:
         self.listeners = list(listeners)
@@ -97,12 +110,15 @@ for _name in [name for name in dir(DaemonListener) if not name.startswith("_")]:
 
 log: Final = logging.getLogger("rescheduler.daemon")
 
+_MOST_NAMED: Final = 5
+
 
 class DaemonLog(DaemonListener):
     def __init__(self) -> None:
         self._halts: frozenset[tuple[HaltReason, str]] = frozenset()
         self._is_dry_run = False
         self._planned: tuple[object, ...] = ()
+        self._failed_strategies: frozenset[str] = frozenset()
 
     def leads(self, leads: bool) -> None:
         if leads:
@@ -133,6 +149,15 @@ class DaemonLog(DaemonListener):
             planning=round(check.planning_s, 3),
             usage=check.usage_source,
         )
+        if check.heating:
+            named = ", ".join(check.heating[:_MOST_NAMED])
+            more = f" and {len(check.heating) - _MOST_NAMED} more" * (len(check.heating) > _MOST_NAMED)
+            words = f"too hot, but pods move only after hotChecks checks in a row: {named}{more}"
+            log_event(log, logging.INFO, "NodesHeating", words, check=check.number)
+        failures = {each.by: each.detail for each in plan.refused if each.reason == Reason.STRATEGY_FAILED}
+        for name in sorted(failures.keys() - self._failed_strategies):
+            log_event(log, logging.ERROR, "StrategyFailed", failures[name], strategy=name)
+        self._failed_strategies = frozenset(failures)
         for move in plan.moves:
             log_event(
                 log,
@@ -144,7 +169,7 @@ class DaemonLog(DaemonListener):
                 target=move.target or "",
                 strategy=move.strategy,
                 handover=str(move.handover),
-                wave=move.wave,
+                wave=move.wave + 1,
             )
         for change in plan.changes:
             log_event(
@@ -200,7 +225,7 @@ def _halt_fields(reason: HaltReason, namespace: str) -> dict[str, str]:
 
 
 class DaemonEvents(DaemonListener):
-    """Only the leader announces; `is_on` says whether this process leads."""
+    """Writes Events of the daemon while `is_on`, which is set while this process leads."""
 
     def __init__(self, events: EventRecorder, state: WatchedState) -> None:
         self.is_on = False

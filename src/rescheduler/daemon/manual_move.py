@@ -3,6 +3,7 @@
 from rescheduler.api.podmigration import MANUAL, Handover
 from rescheduler.cluster.snapshot import Snapshot, closed_because
 from rescheduler.config.config_validation import did_you_mean
+from rescheduler.config.policy import Policy
 from rescheduler.migrations.controller.revalidation import TEMPORARY_REASONS, policy_for_manual_move
 from rescheduler.migrations.runtime_state import RuntimeState
 from rescheduler.planner.available_nodes import availability_message
@@ -46,10 +47,12 @@ def manual_move_refusals(
         snapshot, policy_for_manual_move(state.policy), key, steered=state.steers, guarded=state.guards
     )
     found = [each for each in explained.kept_in_maintenance_by if each.reason not in TEMPORARY_REASONS]
-    return found or _target_refusals(snapshot, explained, target)
+    return found or _target_refusals(snapshot, explained, target, state.policy)
 
 
-def _target_refusals(snapshot: Snapshot, explained: PodExplanation, target: str | None) -> list[Rejection]:
+def _target_refusals(
+    snapshot: Snapshot, explained: PodExplanation, target: str | None, policy: Policy
+) -> list[Rejection]:
     if explained.places is None:
         return []
     if target is None:
@@ -58,16 +61,18 @@ def _target_refusals(snapshot: Snapshot, explained: PodExplanation, target: str 
         return [Rejection(explained.pod, Reason.NO_TARGET, "", availability_message(explained.places))]
     if target in explained.places.available:
         return []
-    return [Rejection(explained.pod, Reason.TARGET_UNFIT, target, _why_unfit(snapshot, explained, target))]
+    return [
+        Rejection(explained.pod, Reason.TARGET_UNFIT, target, _why_unfit(snapshot, explained, target, policy))
+    ]
 
 
-def _why_unfit(snapshot: Snapshot, explained: PodExplanation, target: str) -> str:
+def _why_unfit(snapshot: Snapshot, explained: PodExplanation, target: str, policy: Policy) -> str:
     assert explained.places is not None
     if target not in snapshot.nodes.row:
         return f"node {target} not found{did_you_mean(target, snapshot.nodes.row)}"
     if target == explained.node:
         return f"the pod is already on {target}"
-    if closed := closed_because(snapshot, snapshot.nodes.row[target]):
+    if closed := closed_because(snapshot, policy, snapshot.nodes.row[target]):
         return f"{target} {closed}"
     reasons = [
         f"{each.reason}{f' ({detail})' if detail else ''}"

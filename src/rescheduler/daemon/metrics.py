@@ -1,9 +1,11 @@
 """Export what happens in the daemon as Prometheus metrics.
 
 Label values come from fixed lists (strategies, handovers, reasons, verbs), so that the number of series does
-not grow with the cluster: nodes have extremes and the mean, not one series each.
+not grow with the cluster: nodes have extremes and the mean, not one series each. Workloads have series of
+their own only if `workloadMetrics` says for how many.
 """
 
+import collections
 import platform
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -20,6 +22,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from rescheduler.api.daemon_status import (
+    DryRunEvidence,
     FailingPod,
     Halt,
     HaltReason,
@@ -27,13 +30,12 @@ from rescheduler.api.daemon_status import (
     SuspectNode,
     program_version,
 )
-from rescheduler.api.podmigration import Migration, MigrationPhase
-from rescheduler.api.strategy_traits import BUILT_IN_TRAITS, traits_of
+from rescheduler.api.migration_journal import ready_seconds_lost
+from rescheduler.api.podmigration import BUILT_IN_TRAITS, Handover, Migration, MigrationPhase, traits_of
 from rescheduler.config.config_validation import known_strategies
 from rescheduler.config.policy import Policy
 from rescheduler.daemon.listeners import CheckReport, DaemonListener
 from rescheduler.kube.api_resources import ApiCall
-from rescheduler.migrations.labels_and_names import ready_seconds_lost
 
 __all__ = ["Metrics"]
 
@@ -42,6 +44,10 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series pe
 _SHORT_BUCKETS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _LONG_BUCKETS_S: Final = (5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 _RESOURCES: Final = ("cpu", "memory", "pods")
+_OTHER_WORKLOADS: Final = ("", "", "other")
+
+_Workload = tuple[str, str, str]
+"""Namespace, kind and name."""
 
 
 class Metrics(DaemonListener):
@@ -94,6 +100,12 @@ class Metrics(DaemonListener):
             "outcome",
             buckets=_LONG_BUCKETS_S,
         )
+        self._notifications = counter(
+            "notifications",
+            "Notifications sent, retried or dropped, by name of the receiver.",
+            "sink",
+            "result",
+        )
         self._under_way = gauge("migrations_in_progress", "Migrations in progress.")
         self._lost = counter(
             "ready_seconds_lost", "Seconds for which moved pods had no ready successor.", "handover"
@@ -113,10 +125,26 @@ class Metrics(DaemonListener):
         self._failing = gauge("failing_pods", "Pods that keep failing on their node.", "state")
         self._suspects = gauge("suspect_nodes", "Nodes on which pods of many workloads fail.")
         self._maintenance = gauge("maintenance_nodes", "Nodes in maintenance.", "state")
+        self._node_evictions = counter(
+            "node_evictions",
+            "Evictions of pods that are not moved off nodes to be emptied.",
+            "cause",
+            "result",
+        )
         self._leader = gauge("leader", "Whether this process is the leader.")
         self._halted = gauge("halted", "Whether a halt prevents moves from starting, by reason.", "reason")
         self._held = gauge("namespace_halted", "Whether a halt prevents moves in the namespace.", "namespace")
         self._dry_run = gauge("dry_run", "Whether plans are made but not executed.")
+        self._dry_run_moves = gauge(
+            "dry_run_moves",
+            "Pods that a dry run would have moved within a week; planned again, they count once.",
+        )
+        self._dry_run_spread = gauge(
+            "dry_run_spread_ratio",
+            "Spread of node loads in a dry run: as it is, and as planned moves would leave it.",
+            "resource",
+            "state",
+        )
         self._reloaded = gauge(
             "configuration_reload_success", "Whether the last change of the configuration file was accepted."
         )
@@ -124,13 +152,15 @@ class Metrics(DaemonListener):
             program_version(), platform.python_version()
         ).set(1)
         registry.register(_ScrapedOnRead(lags, depth))
+        self._workloads = _WorkloadMetrics()
+        registry.register(self._workloads)
         self._running: set[str] = set()
         self.halted(())
         self.leads(False)
         self._reloaded.set(1)
 
     def text(self) -> bytes:
-        """As Prometheus reads it."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self.registry)
 
     # -- checks
@@ -146,6 +176,7 @@ class Metrics(DaemonListener):
         for reason, count in check.plan.refused_counts.items():
             self._refused.labels(reason).set(count)
         self._note_loads(check)
+        self._note_dry_run(check.dry_run)
 
     def checks_skipped(self, count: int, why: str) -> None:  # noqa: ARG002 - the log has the words
         self._skipped.inc(count)
@@ -162,9 +193,17 @@ class Metrics(DaemonListener):
                 self._load.labels(resource, name).set(value)
             self._imbalance.labels(resource).set(max(loads) - min(loads))
 
+    def _note_dry_run(self, evidence: DryRunEvidence | None) -> None:
+        self._dry_run_moves.set(evidence.moves if evidence is not None else 0)
+        self._dry_run_spread.clear()
+        for each in evidence.spreads if evidence is not None else ():
+            self._dry_run_spread.labels(each.resource, "before").set(each.before / 100)
+            self._dry_run_spread.labels(each.resource, "after").set(each.after / 100)
+
     # -- migrations
 
     def migration_changed(self, before: Migration | None, now: Migration | None) -> None:
+        self._workloads.note(before, now)
         was = None if before is None else before.status.phase
         if now is None:
             self._running.discard(before.uid if before is not None else "")
@@ -196,8 +235,15 @@ class Metrics(DaemonListener):
 
     # -- the state of the process
 
+    def node_evicted(self, cause: str, result: str) -> None:
+        self._node_evictions.labels(cause, result).inc()
+
+    def notified(self, sink: str, result: str) -> None:
+        self._notifications.labels(sink, result).inc()
+
     def leads(self, leads: bool) -> None:
         self._leader.set(leads)
+        self._workloads.is_on = leads
 
     def halted(self, halts: tuple[Halt, ...]) -> None:
         holding = {halt.reason for halt in halts}
@@ -212,6 +258,7 @@ class Metrics(DaemonListener):
     def configured(self, policy: Policy) -> None:
         self._reloaded.set(1)
         self._dry_run.set(policy.dry_run)
+        self._workloads.most = policy.workload_metrics
 
     def configuration_refused(self, why: str) -> None:  # noqa: ARG002 - the log has the words
         self._reloaded.set(0)
@@ -261,8 +308,74 @@ class _ScrapedOnRead(Collector):
         )
 
 
+class _WorkloadMetrics(Collector):
+    """Finished PodMigrations by workload, computed at every scrape from those that exist.
+
+    They are gauges and not counters: the workloads with the most migrations change, and a counter of the
+    others would fall. What they say follows from the cluster, so that it survives a change of leader. Only
+    the leader reports them, so that sums over all replicas are right.
+    """
+
+    def __init__(self) -> None:
+        self.most = 0
+        self.is_on = False
+        self._finished: dict[str, tuple[_Workload, str, float]] = {}
+        """Workload, outcome and ready-seconds lost, by the uid of the PodMigration."""
+
+    def note(self, before: Migration | None, now: Migration | None) -> None:
+        if now is not None and now.is_finished:
+            found = _workload_labels(now), str(now.status.phase), ready_seconds_lost(now)
+            self._finished[now.uid] = found
+        elif before is not None:
+            self._finished.pop(before.uid, None)
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        labels = ["namespace", "kind", "workload"]
+        migrations = GaugeMetricFamily(
+            "rescheduler_workload_migrations",
+            "Finished PodMigrations that exist, by workload.",
+            labels=[*labels, "outcome"],
+        )
+        lost = GaugeMetricFamily(
+            "rescheduler_workload_ready_seconds_lost",
+            "Seconds for which pods of these PodMigrations had no ready successor, by workload.",
+            labels=labels,
+        )
+        if self.is_on and self.most:
+            counts, seconds = self._sums()
+            for (workload, outcome), count in counts.items():
+                migrations.add_metric([*workload, outcome], count)
+            for workload, sum_s in seconds.items():
+                lost.add_metric(list(workload), sum_s)
+        yield migrations
+        yield lost
+
+    def _sums(self) -> tuple[Mapping[tuple[_Workload, str], int], Mapping[_Workload, float]]:
+        """Return the numbers of migrations and the seconds lost; workloads after the `most` first are one."""
+        ranks = collections.Counter(workload for workload, _, _ in self._finished.values())
+        shown = set(sorted(ranks, key=lambda each: (-ranks[each], each))[: self.most])
+        counts: dict[tuple[_Workload, str], int] = collections.defaultdict(int)
+        seconds: dict[_Workload, float] = collections.defaultdict(float)
+        for workload, outcome, lost_s in self._finished.values():
+            label = workload if workload in shown else _OTHER_WORKLOADS
+            counts[label, outcome] += 1
+            seconds[label] += lost_s
+        return counts, seconds
+
+
+def _workload_labels(migration: Migration) -> _Workload:
+    """Return namespace, kind and name; of a migration that never started, the workload is not known."""
+    status = migration.status
+    workload = status.workload or status.owner
+    if workload is not None:
+        return migration.namespace, workload.kind, workload.name
+    if status.handover is Handover.COPY:
+        return migration.namespace, "Pod", migration.spec.pod.name
+    return migration.namespace, "", "unknown"
+
+
 def _strategy_label(name: str) -> str:
-    """Anybody may write a migration, with any word for a strategy: that must not make more series."""
+    """Return a bounded label: any user may create a migration with any strategy, and must not add series."""
     return name if name in {*known_strategies(), *BUILT_IN_TRAITS} else "other"
 
 

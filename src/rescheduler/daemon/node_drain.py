@@ -7,23 +7,31 @@ label ─▶ plan ─▶ cordon and migrations ─▶ plan again, until the node
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
-from dataclasses import replace
+from datetime import datetime
 from typing import Final
 
 from rescheduler.api.daemon_status import NodeInMaintenance
-from rescheduler.api.well_known_names import INCLUDES_SYSTEM_ANNOTATION, MAINTENANCE_LABEL
+from rescheduler.api.well_known_names import (
+    EMPTY_CONDITION,
+    INCLUDES_SYSTEM_ANNOTATION,
+    MAINTENANCE_LABEL,
+)
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.node_record import in_maintenance
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
+from rescheduler.config.profiles import replace_settings
 from rescheduler.daemon.checker import expected_snapshot, moves_under_way
+from rescheduler.daemon.node_evictions import EvictionCause, EvictionResult, due_evictions, evict_pod
+from rescheduler.daemon.status_writer import empty_condition, patch_empty_condition
+from rescheduler.kube import errors
 from rescheduler.kube.api_resources import merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.migrations.controller.node_cordon import NodeCordoner
 from rescheduler.migrations.controller.plan_execution import MoveProgress, PlanExecution
 from rescheduler.migrations.runtime_state import RuntimeStateHolder
-from rescheduler.planner.maintenance_status import is_stuck_terminating, maintenance_status, must_leave_node
+from rescheduler.planner.explanation import is_stuck_terminating, maintenance_status, must_leave_node
 from rescheduler.planner.plan import Plan
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.strategies.node_maintenance import NodeMaintenance
@@ -44,10 +52,10 @@ class NodeDrain:
         runtime: RuntimeStateHolder,
         on_progress: Callable[[MoveProgress], None] = lambda _: None,
     ) -> None:
-        """Limits on the size of plans and maintenance windows don't apply to a drain."""
+        """Prepare a drain. The maximum number of moves and maintenance windows don't apply to it."""
         self._client = client
         self._cluster = cluster
-        self._policy = replace(runtime.current.policy, max_reschedule_pods=10_000, windows=())
+        self._policy = replace_settings(runtime.current.policy, max_reschedule_pods=10_000, windows=())
         self._nodes = frozenset(nodes)
         self._runtime = runtime
         self._on_progress = on_progress
@@ -69,13 +77,24 @@ class NodeDrain:
                 self._run = self._carrying_out(made)
                 await self._run.run()
                 yield self._state(self._plan())
-            elif wait or self._is_under_way():
+            elif await self._evict_handled() or wait or self._is_under_way():
                 await self._until_a_pod_is_gone()
             else:
                 return
 
+    async def _evict_handled(self) -> bool:
+        """Evict the pods that another component moves then; return whether it moves any."""
+        due = due_evictions(self._cluster.snapshot(), self._policy, only=self._nodes)
+        results = [
+            (await evict_pod(self._client, each, self._policy.grace_period_seconds))[0]
+            for each in due
+            if each.cause is EvictionCause.HANDLED
+        ]
+        return any(each is not EvictionResult.REFUSED for each in results)
+
     async def _until_a_pod_is_gone(self) -> None:
-        """From one of the nodes; or for a while, because other things change, too."""
+        """Wait until a pod has left one of the nodes; at most for a while, because other things change,
+        too."""
         gone = asyncio.Event()
 
         def note(old: PodRecord | None, new: PodRecord | None) -> None:
@@ -96,9 +115,26 @@ class NodeDrain:
         if self._run is not None:
             self._run.stop()
 
+    @property
+    def has_running_moves(self) -> bool:
+        return self._run is not None and any(each.is_under_way for each in self._run.moves)
+
+    async def write_conditions(self, states: Iterable[NodeInMaintenance], now: datetime) -> None:
+        """Tell the nodes how far they are, as the daemon does: `kubectl wait` waits for this condition.
+
+        Not everybody who may cordon nodes may write their status; the drain works without.
+        """
+        for state in states:
+            node = self._cluster.watched.nodes.get(state.node)
+            if node is not None and (condition := empty_condition(node, state, now)) is not None:
+                with contextlib.suppress(errors.Forbidden):
+                    await patch_empty_condition(self._client, node.name, condition)
+
     def now(self) -> tuple[NodeInMaintenance, ...]:
         """Return how many are left where, at this moment."""
-        return maintenance_status(self._cluster.snapshot(), Plan(taken_at_s=0.0), only=self._nodes)
+        return maintenance_status(
+            self._cluster.snapshot(), Plan(taken_at_s=0.0), self._policy, only=self._nodes
+        )
 
     def _plan(self) -> Plan:
         under_way = moves_under_way(self._cluster.watched)
@@ -108,7 +144,7 @@ class NodeDrain:
         return build_plan(expected, self._policy, strategies, steered=state.steers, guarded=state.guards)
 
     def _state(self, made: Plan) -> tuple[NodeInMaintenance, ...]:
-        return maintenance_status(self._cluster.snapshot(), made, only=self._nodes)
+        return maintenance_status(self._cluster.snapshot(), made, self._policy, only=self._nodes)
 
     def _carrying_out(self, made: Plan) -> PlanExecution:
         said = {INCLUDES_SYSTEM_ANNOTATION: "true"} if self._policy.maintenance_includes_system else None
@@ -121,10 +157,10 @@ class NodeDrain:
             (pod := pods.get(each.pod)) is not None and pod.node in self._nodes
             for each in moves_under_way(self._cluster.watched)
         )
-        return moving or self._are_going()
+        return moving or self._are_terminating()
 
-    def _are_going(self) -> bool:
-        """Some have been deleted, and nothing says that they would not end."""
+    def _are_terminating(self) -> bool:
+        """Return whether some pods are terminating and not stuck."""
         snapshot = self._cluster.snapshot()
         return any(
             pod.is_terminating
@@ -136,7 +172,7 @@ class NodeDrain:
 
 
 async def start_maintenance(client: Client, nodes: Iterable[str]) -> None:
-    """Labels them. Raises `KubeError`, `NotFound` for a node that is not there."""
+    """Label the nodes; raise `KubeError`, and `NotFound` for a node that does not exist."""
     for node in nodes:
         await client.patch(NODES, node, merge_patch({"metadata": {"labels": {MAINTENANCE_LABEL: "true"}}}))
 
@@ -154,14 +190,17 @@ async def wait_for_labels(followed: WatchedObjects, names: Collection[str]) -> N
 
 
 async def end_maintenance(client: Client, names: Iterable[str]) -> dict[str, str]:
-    """Take the label off, and uncordons those that we cordoned; what was done about each, in words.
+    """Remove the label, uncordon the nodes that we cordoned, and return what was done to each, in words.
 
-    Raises `KubeError`, `NotFound` for a node that is not there.
+    Raises `KubeError`, `NotFound` for a node that does not exist.
     """
     done: dict[str, str] = {}
     for name in names:
         await client.patch(NODES, name, merge_patch({"metadata": {"labels": {MAINTENANCE_LABEL: None}}}))
         node = await client.get(NODES, name)
+        if node.condition(EMPTY_CONDITION) is not None:
+            with contextlib.suppress(errors.Forbidden):
+                await patch_empty_condition(client, name, None)
         if not node.unschedulable:
             done[name] = "in service"
         elif await NodeCordoner(client, {name: node}.get).uncordon(name, NodeMaintenance.name):

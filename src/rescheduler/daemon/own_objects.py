@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from rescheduler.api.daemon_status import (
+    DRY_RUN_MOVES_KEY,
     STATE_CONFIG_MAP,
     DaemonStatus,
     Pause,
@@ -45,7 +46,7 @@ __all__ = [
 
 
 class WatchedState:
-    """The switch as it is now, for a daemon."""
+    """The pause as it is now, for a daemon."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self.namespace = namespace
@@ -56,8 +57,11 @@ class WatchedState:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The body begins when the switch is known. Raises `KubeError` if it can't be asked for."""
-        # An informer that may not look would ask for ever.
+        """Run the informer; the body starts when the pause switch is known.
+
+        Raises `KubeError` if it can't be read.
+        """
+        # An informer that may not look would ask forever.
         await self._client.list(
             CONFIG_MAPS, namespace=self.namespace, fields=f"metadata.name={STATE_CONFIG_MAP}"
         )
@@ -67,12 +71,17 @@ class WatchedState:
 
     @property
     def pause(self) -> Pause:
-        """An unreadable state counts as a pause, because a user meant to write one."""
+        """Return the pause. An unreadable state counts as one, because a user meant to write one."""
         item = self.informer.get(self.key)
         try:
             return decode_pause((item or {}).get("data") or {})
         except UnreadableState as error:
             return Pause(paused=True, why=f"ConfigMap {self.key}: {error}")
+
+    @property
+    def dry_run_moves(self) -> str:
+        item = self.informer.get(self.key)
+        return str(((item or {}).get("data") or {}).get(DRY_RUN_MOVES_KEY) or "")
 
     @property
     def uid(self) -> str:
@@ -81,7 +90,7 @@ class WatchedState:
 
 
 async def read_state(client: Client, namespace: str) -> tuple[Pause, DaemonStatus | None]:
-    """Raises `KubeError` and `UnreadableState`."""
+    """Read the state; raise `KubeError` and `UnreadableState`."""
     try:
         item = await client.get(CONFIG_MAPS, f"{namespace}/{STATE_CONFIG_MAP}")
     except errors.NotFound:
@@ -91,13 +100,15 @@ async def read_state(client: Client, namespace: str) -> tuple[Pause, DaemonStatu
 
 
 async def write_pause(client: Client, namespace: str, pause: Pause) -> None:
-    """Raises `KubeError`."""
+    """Write the pause; raise `KubeError`."""
     await _write_state_key(client, namespace, {"pause": encode_state(pause)})
 
 
-async def write_status(client: Client, namespace: str, status: DaemonStatus) -> None:
-    """Raises `KubeError`."""
-    await _write_state_key(client, namespace, {"status": encode_state(status)})
+async def write_status(client: Client, namespace: str, status: DaemonStatus, dry_run_moves: str = "") -> None:
+    """Write the status; raise `KubeError`."""
+    await _write_state_key(
+        client, namespace, {"status": encode_state(status), DRY_RUN_MOVES_KEY: dry_run_moves}
+    )
 
 
 async def _write_state_key(client: Client, namespace: str, data: dict[str, str]) -> None:
@@ -115,9 +126,10 @@ async def _write_state_key(client: Client, namespace: str, data: dict[str, str])
 
 
 UNINSTALLED_NAMESPACE: Final = "kube-system"
-"""Where the Lease and the state are while rescheduler is not installed in the cluster.
+"""The namespace of the Lease and the state while rescheduler is not installed in the cluster.
 
-As for kube-scheduler's Lease. Tenants can't write here: a Lease of ours in `default` could be anybody's.
+kube-scheduler's Lease is there, too. Tenants can't write there: in `default`, any user could write a Lease of
+ours.
 """
 
 
@@ -127,14 +139,15 @@ def new_identity() -> str:
 
 
 def own_namespace(client: Client) -> str:
-    """Inside a cluster, that of our pod; elsewhere there is none."""
+    """Return the namespace of our pod; empty outside a cluster."""
     transport = client.transport
     is_inside = isinstance(transport, HttpTransport) and is_in_cluster(os.environ)
     return transport.access.namespace if is_inside and isinstance(transport, HttpTransport) else ""
 
 
 async def lease_key(client: Client, configuration: Configuration, own_namespace: str = "") -> str:
-    """Where the Lease is: as configured, in our own namespace inside a cluster, else where we are installed.
+    """Return the key of the Lease: as configured, in our own namespace inside a cluster, else where we are
+    installed.
 
     Raises `AmbiguousInstallation` and `KubeError`.
     """
@@ -146,5 +159,5 @@ async def lease_key(client: Client, configuration: Configuration, own_namespace:
 
 
 async def state_namespace(client: Client, configuration: Configuration) -> str:
-    """The namespace of our Lease and state."""
+    """Return the namespace of our Lease and state."""
     return (await lease_key(client, configuration, own_namespace(client))).partition("/")[0]

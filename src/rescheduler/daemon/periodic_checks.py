@@ -7,24 +7,27 @@ interval: the next check takes them into account, and its plan replaces those th
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from rescheduler.api.podmigration import Migration, MigrationPhase
-from rescheduler.api.structured_log import log_event
 from rescheduler.api.well_known_names import CONTINUES_ANNOTATION, NEXT_HOP_ANNOTATION
+from rescheduler.cluster.node_record import NodeRecord, evacuation_of
 from rescheduler.cluster.sources.watched_objects import WatchedObjects, nested_field
 from rescheduler.cluster.trusted_usage import UsageReader
 from rescheduler.config.policy import Policy
 from rescheduler.daemon.checker import Checker, CheckResult
 from rescheduler.daemon.components import Rescheduler
+from rescheduler.daemon.dry_run_evidence import DryRunTally
 from rescheduler.daemon.halt_monitor import HaltMonitor
 from rescheduler.daemon.listeners import CheckReport, DaemonListener
+from rescheduler.daemon.node_evictions import evacuation_deadlines
 from rescheduler.kube import errors
+from rescheduler.kube.event_recorder import log_event
 from rescheduler.migrations.controller.plan_execution import MoveProgress, PlanExecution
 from rescheduler.migrations.runtime_state import RuntimeState
-from rescheduler.planner.maintenance_status import maintenance_status
+from rescheduler.planner.explanation import maintenance_status
 from rescheduler.planner.plan import Move, Plan
 from rescheduler.strategies.node_maintenance import NodeMaintenance
 
@@ -40,13 +43,16 @@ class PeriodicChecks:
         halt_monitor: HaltMonitor,
         listener: DaemonListener,
         usage: UsageReader | None = None,
+        tally: DryRunTally | None = None,
     ) -> None:
-        """`usage` in place of where the policy says that it comes from."""
+        """Create the checks; `usage` replaces the source that the policy names."""
         self._rescheduler = rescheduler
         self._halt_monitor = halt_monitor
         self._listener = listener
         self._usage = usage
+        self._tally = tally or DryRunTally()
         self._runs: dict[asyncio.Task[None], PlanExecution] = {}
+        self._node_signalled = asyncio.Event()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -54,11 +60,13 @@ class PeriodicChecks:
         async with self._rescheduler.checking(self._usage) as loop:
             self._resume_hops()
             unsubscribe = self._rescheduler.runtime.subscribe(self._state_changed)
+            unsubscribe_nodes = self._rescheduler.watched.nodes.subscribe(self._on_node)
             checks = asyncio.create_task(self._check_for_ever(loop), name="checks")
             try:
                 yield
             finally:
                 unsubscribe()
+                unsubscribe_nodes()
                 tasks = [checks, *self._runs]
                 for task in tasks:
                     task.cancel()
@@ -77,7 +85,8 @@ class PeriodicChecks:
         clock = asyncio.get_running_loop()
         due_s = clock.time()
         while True:
-            await asyncio.sleep(max(0.0, due_s - clock.time()))
+            if await self._is_woken_before(due_s):
+                due_s = clock.time()
             await self._check(loop)
             interval_s = self._policy.rescheduling_interval.total_seconds()
             due_s += interval_s
@@ -85,6 +94,24 @@ class PeriodicChecks:
                 skipped = int(late_s // interval_s) + 1
                 due_s += skipped * interval_s
                 self._listener.checks_skipped(skipped, "the previous check took too long")
+
+    async def _is_woken_before(self, due_s: float) -> bool:
+        """Wait for the next check, or for a node that has to be evacuated: that may have seconds left."""
+        try:
+            async with asyncio.timeout_at(due_s):
+                await self._node_signalled.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self._node_signalled.clear()
+        return True
+
+    def _on_node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
+        signals, now_s = self._policy.evacuate_on, self._rescheduler.now().timestamp()
+        if new is None or not signals or evacuation_of(new, signals, now_s) is None:
+            return
+        if old is None or evacuation_of(old, signals, now_s) is None:
+            self._node_signalled.set()
 
     @property
     def _policy(self) -> Policy:
@@ -110,6 +137,9 @@ class PeriodicChecks:
         plan = check.plan
         self._halt_monitor.evaluate()
         state = self._rescheduler.runtime.current
+        evidence = None
+        if state.policy.dry_run:
+            evidence = self._tally.note(plan, check.snapshot, state.policy.balance_resources, check.began)
         is_carried_out = state.may_act and bool(plan.moves or plan.changes)
         self._listener.checked(
             CheckReport(
@@ -121,13 +151,16 @@ class PeriodicChecks:
                 plan=plan,
                 usage_source=check.usage_source,
                 is_carried_out=is_carried_out,
+                heating=check.heating,
+                dry_run=evidence,
             )
         )
-        enabled = NodeMaintenance.name in state.policy.enabled_strategies
-        self._listener.maintenance(maintenance_status(check.snapshot, plan, enabled=enabled))
+        enabled = state.policy.enables(NodeMaintenance.name)
+        self._listener.maintenance(maintenance_status(check.snapshot, plan, state.policy, enabled=enabled))
         self._supersede()
         if is_carried_out:
-            self._begin(self._run_of(plan), f"plan of check {check.number}")
+            deadlines = evacuation_deadlines(check.snapshot, state.policy)
+            self._begin(self._run_of(plan, deadlines), f"plan of check {check.number}")
 
     def _resume_hops(self) -> None:
         """Request the second hop of pods whose first hop an earlier leader requested."""
@@ -139,10 +172,15 @@ class PeriodicChecks:
             run.resume_after(hops.first_hop)
             self._begin(run, f"second hop after {hops.first_hop}")
 
-    def _run_of(self, plan: Plan) -> PlanExecution:
+    def _run_of(self, plan: Plan, deadlines: Mapping[str, datetime] | None = None) -> PlanExecution:
         rescheduler = self._rescheduler
         return PlanExecution(
-            rescheduler.client, rescheduler.watched, plan, _log_cancelled_move, record=rescheduler.record
+            rescheduler.client,
+            rescheduler.watched,
+            plan,
+            _log_cancelled_move,
+            record=rescheduler.record,
+            deadlines=deadlines,
         )
 
     def _begin(self, run: PlanExecution, name: str) -> None:
@@ -179,7 +217,7 @@ def _log_cancelled_move(progress: MoveProgress) -> None:
 
 
 class InterruptedHops(NamedTuple):
-    """A move of two hops whose second hop nobody has requested."""
+    """Find a move of two hops whose second hop is not requested yet."""
 
     plan: Plan
     first_hop: str

@@ -5,13 +5,15 @@ The status is in the ConfigMap `rescheduler-state`. A node in maintenance gets E
 
     kubectl wait node/worker-3 --for=condition=rescheduler.dev/Empty
 
+From Kubernetes 1.37 on, the well-known conditions `DrainInProgress` and `Drained` say the same.
+
 After every check, annotations of cordons that no longer exist are removed, too.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -20,6 +22,7 @@ import numpy as np
 
 from rescheduler.api.daemon_status import (
     DaemonStatus,
+    DetectedAutoscaler,
     FailingPod,
     Halt,
     LastCheck,
@@ -29,44 +32,65 @@ from rescheduler.api.daemon_status import (
     SuspectNode,
     program_version,
 )
-from rescheduler.api.structured_log import log_event
-from rescheduler.api.well_known_names import EMPTY_CONDITION
+from rescheduler.api.well_known_names import DRAIN_CONDITIONS, DRAIN_REASON, EMPTY_CONDITION
 from rescheduler.cluster.codecs.record_resources import NODES
-from rescheduler.cluster.node_record import NodeRecord
+from rescheduler.cluster.node_record import NodeCondition, NodeRecord
 from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
-from rescheduler.config.policy import Policy
+from rescheduler.config.policy import NodeAutoscaler, Policy
 from rescheduler.daemon.listeners import CheckReport, DaemonListener
 from rescheduler.daemon.own_objects import write_status
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import Object, strategic_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.event_recorder import EventRecorder, InvolvedObject
+from rescheduler.kube.event_recorder import EventRecorder, InvolvedObject, log_event
+from rescheduler.kube.server_capabilities import server_release
 from rescheduler.kube.work_queue import background_task
 from rescheduler.migrations.controller.node_cordon import remove_stale_cordon_annotation
+from rescheduler.planner.plan import Plan
 from rescheduler.planner.plan_builder import percent_of_allocatable
+from rescheduler.planner.reasons import Reason
 
-__all__ = ["MaintenanceConditionWriter", "StatusWriter", "balance_of"]
+__all__ = [
+    "MaintenanceConditionWriter",
+    "StatusWriter",
+    "balance_of",
+    "empty_condition",
+    "patch_empty_condition",
+]
 
 log: Final = logging.getLogger(__name__)
 
 _MAX_LISTED: Final = 100
-"""Of anything: a ConfigMap holds a megabyte."""
+"""The most entries of any list in the status: a ConfigMap holds a megabyte."""
 _MAX_ASSUMPTIONS: Final = 10
+_MAX_LIMITS: Final = 5
+_TIMED_REASONS: Final = frozenset({Reason.HOURLY_LIMIT, Reason.OUTSIDE_WINDOW})
 _MIN_WRITE_INTERVAL_S: Final = 1.0
-"""At most: several things often change at once."""
+"""Seconds between two writes at least, because several things often change at once."""
 
 
 class StatusWriter(DaemonListener):
     """Collects the status, and writes its changes while `running`."""
 
-    def __init__(self, client: Client, namespace: str, me: str, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        me: str,
+        now: Callable[[], datetime],
+        *,
+        dry_run_moves: Callable[[], str] = str,
+    ) -> None:
+        """`dry_run_moves` returns what the next process needs to go on counting."""
         self.status = DaemonStatus(leader=me, version=program_version())
         self._client = client
         self._namespace = namespace
         self._now = now
+        self._dry_run_moves = dry_run_moves
         self._changed = asyncio.Event()
         self._resources: tuple[str, ...] = ()
+        self._autoscaler = NodeAutoscaler.AUTO
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -74,7 +98,7 @@ class StatusWriter(DaemonListener):
         async with background_task(self._write_for_ever(), "status"):
             yield
 
-    # -- what is heard
+    # -- events
 
     def checked(self, check: CheckReport) -> None:
         self._note(
@@ -85,8 +109,14 @@ class StatusWriter(DaemonListener):
                 refused=dict(check.plan.refused_counts),
                 usage_source=check.usage_source,
                 assumptions=check.plan.assumptions[:_MAX_ASSUMPTIONS],
+                limits=_limits(check.plan),
             ),
             balance=balance_of(check.snapshot, self._resources),
+            dry_run=check.dry_run,
+            autoscalers=tuple(
+                DetectedAutoscaler(name, how)
+                for name, how in check.snapshot.autoscalers().as_configured(self._autoscaler).evidence.items()
+            ),
         )
 
     def halted(self, halts: tuple[Halt, ...]) -> None:
@@ -94,7 +124,8 @@ class StatusWriter(DaemonListener):
 
     def configured(self, policy: Policy) -> None:
         self._resources = policy.balance_resources
-        self._note(configuration="")
+        self._autoscaler = policy.node_autoscaler
+        self._note(configuration="", **({} if policy.dry_run else {"dry_run": None}))
 
     def configuration_refused(self, why: str) -> None:
         self._note(configuration=why)
@@ -123,7 +154,8 @@ class StatusWriter(DaemonListener):
             self._changed.clear()
             status = msgspec.structs.replace(self.status, updated=self._now())
             try:
-                await write_status(self._client, self._namespace, status)
+                moves = self._dry_run_moves() if status.dry_run is not None else ""
+                await write_status(self._client, self._namespace, status, moves)
             except errors.KubeError as error:
                 log_event(
                     log, logging.WARNING, "StatusNotWritten", f"{error} The next change writes it again."
@@ -131,8 +163,13 @@ class StatusWriter(DaemonListener):
             await asyncio.sleep(_MIN_WRITE_INTERVAL_S)
 
 
+def _limits(plan: Plan) -> tuple[str, ...]:
+    found = (each.detail for each in plan.refused if each.reason in _TIMED_REASONS)
+    return tuple(dict.fromkeys(found))[:_MAX_LIMITS]
+
+
 def balance_of(snapshot: Snapshot, resources: Sequence[str]) -> tuple[ResourceBalance, ...]:
-    """Over nodes that are Ready and have some of the resource."""
+    """Return the balance over nodes that are Ready and have the resource."""
     nodes = snapshot.nodes
     load = percent_of_allocatable(nodes.load, nodes.allocatable)
     found = []
@@ -152,6 +189,7 @@ def balance_of(snapshot: Snapshot, resources: Sequence[str]) -> tuple[ResourceBa
 
 
 _MAX_MESSAGE: Final = 1024
+_DRAIN_CONDITIONS_SINCE: Final = (1, 37)
 
 
 class MaintenanceConditionWriter(DaemonListener):
@@ -166,6 +204,7 @@ class MaintenanceConditionWriter(DaemonListener):
         self._now = now
         self._nodes: Sequence[NodeInMaintenance] = ()
         self._changed = asyncio.Event()
+        self._knows_drains = False
 
     def maintenance(self, nodes: Sequence[NodeInMaintenance]) -> None:
         self._nodes = nodes
@@ -177,6 +216,7 @@ class MaintenanceConditionWriter(DaemonListener):
             yield
 
     async def _write_for_ever(self) -> None:
+        self._knows_drains = await server_release(self._client) >= _DRAIN_CONDITIONS_SINCE
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -192,31 +232,26 @@ class MaintenanceConditionWriter(DaemonListener):
         for node in list(self._watched.nodes):
             if node.name in conditions:
                 await self._write(node, conditions[node.name])
-            elif node.condition(EMPTY_CONDITION) is not None:
-                await self._patch(node.name, {"$patch": "delete", "type": EMPTY_CONDITION})
+            elif ours := [each.type for each in node.conditions if _is_our_condition(each)]:
+                await self._patch(node.name, *({"$patch": "delete", "type": each} for each in ours))
             # If it is out of date, or the node is gone, the next check sees what is there then.
             with contextlib.suppress(errors.Conflict, errors.NotFound):
                 await remove_stale_cordon_annotation(self._client, node)
 
     async def _write(self, node: NodeRecord, state: NodeInMaintenance) -> None:
-        """Only what is another than before: a check every half minute must not be a write each."""
+        """Write only what has changed: a check every half minute must not be a write each."""
         reason = "Empty" if not state.left else "Blocked" if state.blocked else "Emptying"
         status = "True" if reason == "Empty" else "False"
         message = "; ".join((state.message, *state.blocked))[:_MAX_MESSAGE]
         before = node.condition(EMPTY_CONDITION)
-        if before is not None and (before.status, before.reason, before.message) == (status, reason, message):
+        wanted = [
+            NodeCondition(EMPTY_CONDITION, status, reason, message),
+            *self._drain_conditions(node, state),
+        ]
+        changed = [each for each in wanted if not _is_set(node, each)]
+        if not changed:
             return
-        now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        condition = {
-            "type": EMPTY_CONDITION,
-            "status": status,
-            "reason": reason,
-            "message": message,
-            "lastHeartbeatTime": now,
-        }
-        if before is None or before.status != status:
-            condition["lastTransitionTime"] = now
-        await self._patch(node.name, condition)
+        await self._patch(node.name, *(self._manifest(node, each) for each in changed))
         if before is None or before.reason != reason:
             log_event(log, logging.INFO, f"Maintenance{reason}", message, node=node.name)
             self._events.record(
@@ -226,8 +261,73 @@ class MaintenanceConditionWriter(DaemonListener):
                 warning=reason == "Blocked",
             )
 
-    async def _patch(self, node: str, condition: Object) -> None:
+    def _drain_conditions(self, node: NodeRecord, state: NodeInMaintenance) -> Iterator[NodeCondition]:
+        """Yield the conditions of KEP-5683, unless the server is too old or another client sets them."""
+        others = any(
+            each.type in DRAIN_CONDITIONS and not _is_our_condition(each) for each in node.conditions
+        )
+        if self._knows_drains and not others:
+            for kind, holds in zip(DRAIN_CONDITIONS, (state.left > 0, not state.left), strict=True):
+                yield NodeCondition(kind, str(holds), DRAIN_REASON, "rescheduler empties the node")
+
+    def _manifest(self, node: NodeRecord, condition: NodeCondition) -> Object:
+        now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        written = {
+            "type": condition.type,
+            "status": condition.status,
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastHeartbeatTime": now,
+        }
+        before = node.condition(condition.type)
+        if before is None or before.status != condition.status:
+            written["lastTransitionTime"] = now
+        return written
+
+    async def _patch(self, node: str, *conditions: Object) -> None:
         with contextlib.suppress(errors.NotFound):
             await self._client.patch(
-                NODES.status, node, strategic_patch({"status": {"conditions": [condition]}})
+                NODES.status, node, strategic_patch({"status": {"conditions": list(conditions)}})
             )
+
+
+def _is_our_condition(condition: NodeCondition) -> bool:
+    is_drain = condition.type in DRAIN_CONDITIONS and condition.reason == DRAIN_REASON
+    return condition.type == EMPTY_CONDITION or is_drain
+
+
+def _is_set(node: NodeRecord, wanted: NodeCondition) -> bool:
+    found = node.condition(wanted.type)
+    return found is not None and (found.status, found.reason, found.message) == (
+        wanted.status,
+        wanted.reason,
+        wanted.message,
+    )
+
+
+def empty_condition(node: NodeRecord, state: NodeInMaintenance, now: datetime) -> Object | None:
+    """Return the condition to write, or None if the node has it: a check must not be a write each."""
+    reason = "Empty" if not state.left else "Blocked" if state.blocked else "Emptying"
+    status = "True" if reason == "Empty" else "False"
+    message = "; ".join((state.message, *state.blocked))[:_MAX_MESSAGE]
+    before = node.condition(EMPTY_CONDITION)
+    if before is not None and (before.status, before.reason, before.message) == (status, reason, message):
+        return None
+    written = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    condition = {
+        "type": EMPTY_CONDITION,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastHeartbeatTime": written,
+    }
+    if before is None or before.status != status:
+        condition["lastTransitionTime"] = written
+    return condition
+
+
+async def patch_empty_condition(client: Client, node: str, condition: Object | None) -> None:
+    """Write the condition, or remove it if it is None. Raises `KubeError`; a node that is gone needs none."""
+    change = condition or {"$patch": "delete", "type": EMPTY_CONDITION}
+    with contextlib.suppress(errors.NotFound):
+        await client.patch(NODES.status, node, strategic_patch({"status": {"conditions": [change]}}))

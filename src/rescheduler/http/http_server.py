@@ -17,13 +17,13 @@ from typing import Final
 
 from aiohttp import web
 
-from rescheduler.api.structured_log import log_event
 from rescheduler.http.request_limits import (
     AcceptedConnection,
     ConnectionLimits,
     LimitedConnection,
     OpenConnections,
 )
+from rescheduler.kube.event_recorder import log_event
 
 __all__ = ["health_application", "serve_http"]
 

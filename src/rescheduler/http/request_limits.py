@@ -37,7 +37,7 @@ _SWEEP_S: Final = 0.5
 
 class ConnectionPhase(Enum):
     HANDSHAKE = auto()
-    """Accepted; with TLS, the handshake is not complete."""
+    """The connection is accepted; with TLS, its handshake is not complete."""
     IDLE = auto()
     """No byte of the next request has arrived."""
     HEADERS = auto()
@@ -49,11 +49,11 @@ class ConnectionPhase(Enum):
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
     connections: int = 256
-    """With TLS, Python needs a quarter of a megabyte for each."""
+    """The most connections at once. With TLS, Python needs a quarter of a megabyte for each."""
     handshake_s: float = 5.0
     idle_s: float = 120.0
-    """Longer than API servers keep idle connections (90 s), so that they close first, and never
-    mid-request."""
+    """Seconds until an idle connection is closed. API servers keep theirs for 90 s, so they close first, and
+    never mid-request."""
     headers_s: float = 5.0
     request_s: float = 10.0
     """API servers and schedulers wait for one second, Prometheus for ten."""
@@ -245,10 +245,10 @@ class LimitedConnection(RequestHandler):
         self._accepted.since = self._loop.time()
 
 
-MAX_BODY_BYTES: Final = 4 << 20
-"""API servers accept requests of at most 3 MiB, and a review adds user and options. For 5,000 nodes, a
-scheduler sends names of at most 253 bytes each."""
-_MAX_BYTES_TOGETHER: Final = 6 * MAX_BODY_BYTES
+MAX_BODY_BYTES: Final = 13 << 18
+"""3.25 MiB: API servers accept requests of at most 3 MiB, and a review adds user and options. For
+5,000 nodes, a scheduler sends names of at most 253 bytes each."""
+_MAX_BYTES_TOGETHER: Final = 4 * MAX_BODY_BYTES
 
 
 @dataclass(eq=False, slots=True)

@@ -1,19 +1,28 @@
 """The admission policies for the service account of the daemon.
 
 CEL sees only the object of the request, not the node or the source of a copy. docs/security.md lists the
-limits that follow from this.
+limits that follow from this. Pods that it creates: see `copy_policies`.
 """
 
 from typing import Final
 
-from rescheduler.api.well_known_names import EMPTY_CONDITION, SCHEDULING_GATE
+from rescheduler.api.migration_journal import HISTORY_CONFIG_MAP
+from rescheduler.api.well_known_names import (
+    DO_NOT_DISRUPT_ADDED_ANNOTATION,
+    DRAIN_CONDITIONS,
+    DRAIN_REASON,
+    DRY_RUN_LEASE_SUFFIX,
+    EMPTY_CONDITION,
+    EVICTION_RESPONDER,
+    KARPENTER_DO_NOT_DISRUPT_ANNOTATION,
+    SCHEDULING_GATE,
+)
 from rescheduler.install.admission_policies import (
     BUDGET_OF_ONE_WORKLOAD,
     METADATA_VARIABLES,
     OBJECT_VARIABLES,
     OWN_PREFIX,
     STATUS_VARIABLES,
-    SYSTEM_ALLOWED,
     AdmissionPolicy,
     PolicyRequirement,
     any_of,
@@ -26,6 +35,7 @@ from rescheduler.install.admission_policies import (
     policy_objects,
     unchanged_except,
 )
+from rescheduler.install.copy_policies import COPY_PREFIX, CREATE_PODS
 from rescheduler.install.install_options import AdmissionPolicies
 from rescheduler.install.object_metadata import DAEMON, PRODUCT
 from rescheduler.kube.api_resources import Object
@@ -44,6 +54,13 @@ _OWN_ANNOTATIONS: Final = PolicyRequirement(
     ),
 )
 
+_MAY_ADD_DO_NOT_DISRUPT: Final = (
+    f"(k == '{KARPENTER_DO_NOT_DISRUPT_ANNOTATION}'"
+    f" && ('{DO_NOT_DISRUPT_ADDED_ANNOTATION}' in variables.newAnnotations"
+    f" || '{DO_NOT_DISRUPT_ADDED_ANNOTATION}' in variables.oldAnnotations))"
+)
+"""A source that Karpenter leaves to the daemon says that the daemon added the annotation."""
+
 _POD_METADATA: Final = (
     PolicyRequirement(
         "Only the labels of a migration may change.",
@@ -58,35 +75,14 @@ _POD_METADATA: Final = (
         unchanged_except(
             "variables.newAnnotations",
             "variables.oldAnnotations",
-            f"(k in {listed(ANNOTATIONS)} || k.startsWith('{OWN_PREFIX}') || k.startsWith('{KSE_PREFIX}'))",
+            f"(k in {listed(ANNOTATIONS)} || k.startsWith('{OWN_PREFIX}') || k.startsWith('{KSE_PREFIX}')"
+            f" || {_MAY_ADD_DO_NOT_DISRUPT})",
         ),
     ),
     metadata_unchanged_except("labels", "annotations", "ownerReferences"),
 )
 
 # -- pods
-
-_SYSTEM_NAMESPACES: Final = ("kube-system", "kube-public", "kube-node-lease")
-"""They contain the service accounts of the control plane, which every pod there can use."""
-
-_HAS_GATE: Final = (
-    "has(object.spec.schedulingGates) && "
-    f"object.spec.schedulingGates.exists(g, g.name == '{SCHEDULING_GATE}')"
-)
-_COPY_PREFIX: Final = "rescheduled-"
-_HAS_COPY_MARKS: Final = (
-    f"object.metadata.name.startsWith('{_COPY_PREFIX}')"
-    " && !has(object.metadata.ownerReferences)"
-    f" && has(object.metadata.labels) && '{LABELS[0]}' in object.metadata.labels"
-    f" && has(object.metadata.annotations)"
-    f" && {listed(ANNOTATIONS)}.all(k, k in object.metadata.annotations)"
-)
-
-_CREATED_PODS: Final = (
-    is_owned_by_migration("object"),
-    _HAS_COPY_MARKS,
-)
-"""One of these must hold for each pod that the daemon creates, besides the scheduling gate."""
 
 _DELETED_PODS: Final = (
     # A copy that its workload has not adopted.
@@ -95,7 +91,7 @@ _DELETED_PODS: Final = (
         f" && oldObject.metadata.ownerReferences.exists(o, {is_migration('o')})"
         f" && oldObject.metadata.ownerReferences.all(o, {is_migration('o')} || !{is_controller('o')})"
     ),
-    f"oldObject.metadata.name.startsWith('{_COPY_PREFIX}') && !has(oldObject.metadata.ownerReferences)",
+    f"oldObject.metadata.name.startsWith('{COPY_PREFIX}') && !has(oldObject.metadata.ownerReferences)",
     # A pod that has never run.
     "!has(oldObject.spec.nodeName) || oldObject.spec.nodeName == ''",
     # Pods on lost nodes: the control plane has marked them. CEL can't read the node itself.
@@ -130,26 +126,7 @@ _OWNER_RULES: Final = (
 _GATES: Final = new_and_old("gates", "oldGates", "spec.schedulingGates", "[]")
 
 _PODS: Final = (
-    AdmissionPolicy(
-        "create-pods",
-        "",
-        ("pods",),
-        ("CREATE",),
-        (
-            PolicyRequirement(f"A created pod must have the scheduling gate {SCHEDULING_GATE}.", _HAS_GATE),
-            PolicyRequirement(
-                f"No pod may be created in {', '.join(_SYSTEM_NAMESPACES)},"
-                " unless admissionPolicies.systemNamespaces is set.",
-                # A dry run stores nothing: the daemon asks in this way whether the webhook answers.
-                f"{SYSTEM_ALLOWED} || !(request.namespace in {listed(_SYSTEM_NAMESPACES)})"
-                " || (has(request.dryRun) && request.dryRun)",
-            ),
-            PolicyRequirement(
-                "A created pod must have a PodMigration as its controller, or the marks of a copy.",
-                any_of(*_CREATED_PODS),
-            ),
-        ),
-    ),
+    CREATE_PODS,
     AdmissionPolicy(
         "update-pods",
         "",
@@ -273,10 +250,13 @@ _OTHERS: Final = (
             metadata_unchanged_except("annotations"),
             _OWN_ANNOTATIONS,
             PolicyRequirement(
-                f"Of the status, only the condition {EMPTY_CONDITION} may change.",
+                f"Of the status, only the condition {EMPTY_CONDITION} may change, and"
+                f" {' and '.join(DRAIN_CONDITIONS)} with the reason {DRAIN_REASON}.",
                 unchanged_except("variables.newStatus", "variables.oldStatus", "k == 'conditions'")
                 + "".join(
                     f" && variables.{one}.all(c, c.type == '{EMPTY_CONDITION}'"
+                    f" || (c.type in {listed(DRAIN_CONDITIONS)} && has(c.reason)"
+                    f" && c.reason == '{DRAIN_REASON}')"
                     f" || variables.{other}.exists(d, d == c))"
                     for one, other in (("conditions", "oldConditions"), ("oldConditions", "conditions"))
                 ),
@@ -287,6 +267,30 @@ _OTHERS: Final = (
             *STATUS_VARIABLES,
             *new_and_old("conditions", "oldConditions", "status.conditions", "[]"),
         ),
+    ),
+    AdmissionPolicy(
+        "update-eviction-status",
+        "lifecycle.k8s.io",
+        ("evictions/status",),
+        ("UPDATE",),
+        (
+            metadata_unchanged_except(),
+            PolicyRequirement(
+                f"Of the status, only the responder {EVICTION_RESPONDER} may change.",
+                unchanged_except("variables.newStatus", "variables.oldStatus", "k == 'responders'")
+                + "".join(
+                    f" && variables.{one}.all(c, c.name == '{EVICTION_RESPONDER}'"
+                    f" || variables.{other}.exists(d, d == c))"
+                    for one, other in (("responders", "oldResponders"), ("oldResponders", "responders"))
+                ),
+            ),
+        ),
+        (
+            *METADATA_VARIABLES,
+            *STATUS_VARIABLES,
+            *new_and_old("responders", "oldResponders", "status.responders", "[]"),
+        ),
+        "v1alpha1",
     ),
     *(
         AdmissionPolicy(
@@ -330,13 +334,14 @@ _OTHERS: Final = (
             # RBAC can't restrict `create` to a name.
             (
                 PolicyRequirement(
-                    f"Only the name {name} may be created.", f"object.metadata.name == '{name}'"
+                    f"Only the names {' and '.join(names)} may be created.",
+                    f"object.metadata.name in {listed(names)}",
                 ),
             ),
         )
-        for group, resource, name in (
-            ("", "configmaps", "rescheduler-state"),
-            ("coordination.k8s.io", "leases", "rescheduler"),
+        for group, resource, names in (
+            ("", "configmaps", ("rescheduler-state", HISTORY_CONFIG_MAP)),
+            ("coordination.k8s.io", "leases", (DAEMON, f"{DAEMON}{DRY_RUN_LEASE_SUFFIX}")),
         )
     ),
 )

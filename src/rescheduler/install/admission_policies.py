@@ -12,6 +12,7 @@ from rescheduler.api.well_known_names import GROUP, POD_MIGRATION_KIND
 from rescheduler.install.install_options import AdmissionPolicies
 from rescheduler.install.object_metadata import DAEMON, WEBHOOK, metadata
 from rescheduler.kube.api_resources import Object
+from rescheduler.kube.client import FIELD_MANAGER
 
 __all__ = [
     "BUDGET_OF_ONE_WORKLOAD",
@@ -171,6 +172,7 @@ def new_and_old(new: str, old: str, field: str, empty: str = "{}") -> tuple[tupl
 METADATA_VARIABLES: Final = (
     ("newMetadata", "dyn(object.metadata)"),
     ("oldMetadata", "dyn(oldObject.metadata)"),
+    *new_and_old("managers", "oldManagers", "metadata.managedFields", "[]"),
     *new_and_old("newLabels", "oldLabels", "metadata.labels"),
     *new_and_old("newAnnotations", "oldAnnotations", "metadata.annotations"),
 )
@@ -178,10 +180,23 @@ STATUS_VARIABLES: Final = new_and_old("newStatus", "oldStatus", "status")
 OBJECT_VARIABLES: Final = (("whole", "dyn(object)"), ("oldWhole", "dyn(oldObject)"))
 
 
+_MANAGERS: Final = (FIELD_MANAGER, "ancient-changes", "before-first-apply", "unknown")
+"""Our clients, and names that the server itself gives to entries of `managedFields`."""
+_NO_FOREIGN_MANAGER: Final = (
+    f"variables.managers.all(n, n.?manager.orValue('') in {listed(_MANAGERS)}"
+    " || variables.oldManagers.exists(o, o.?manager.orValue('') == n.?manager.orValue('')))"
+)
+
+
 def metadata_unchanged_except(*fields: str) -> PolicyRequirement:
-    """Return the requirement that only these fields of the metadata may change."""
+    """Return the requirement that only these fields of the metadata may change, and not in another's name.
+
+    `managedFields` says who wrote what, but a client chooses the name itself, and may write the whole field.
+    """
     allowed = f"k in {listed((*fields, *_SERVER_FIELDS))}"
+    which = f"Of the metadata, only {', '.join(fields)} may change" if fields else "No metadata may change"
     return PolicyRequirement(
-        f"Of the metadata, only {', '.join(fields)} may change." if fields else "No metadata may change.",
-        unchanged_except("variables.newMetadata", "variables.oldMetadata", allowed),
+        f"{which}, and no field manager other than {FIELD_MANAGER} may be added.",
+        unchanged_except("variables.newMetadata", "variables.oldMetadata", allowed)
+        + f" && {_NO_FOREIGN_MANAGER}",
     )

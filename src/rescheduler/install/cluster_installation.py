@@ -7,11 +7,11 @@ label. In the namespace that is found, the Deployment, the ConfigMap and the Lea
 """
 
 import asyncio
-from typing import Final
+from typing import Final, NamedTuple
 
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
 from rescheduler.api.well_known_names import INSTALL_ID, cluster_scoped_name, install_id
-from rescheduler.install.object_metadata import DAEMON
+from rescheduler.install.object_metadata import CONFIGURATION_FILE, DAEMON
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import (
     CLUSTER_ROLE_BINDINGS,
@@ -27,10 +27,12 @@ from rescheduler.kube.client import Client
 
 __all__ = [
     "AmbiguousInstallation",
+    "InstalledConfiguration",
     "find_installation",
     "find_installation_to_remove",
     "install_definition",
     "installed_namespaces",
+    "read_installed_configuration",
 ]
 
 _NAMESPACE_HINT: Final = (
@@ -57,6 +59,30 @@ async def find_installation(client: Client, lease_name: str) -> str | None:
             f"remove the rest with `rescheduler uninstall --namespace {namespaces[0]}`. {_NAMESPACE_HINT}"
         )
     return _only(found)
+
+
+class InstalledConfiguration(NamedTuple):
+    """The configuration file of the installed daemon, as it is in the cluster."""
+
+    namespace: str
+    content: bytes
+
+    @property
+    def source(self) -> str:
+        return f"ConfigMap {self.namespace}/{DAEMON}"
+
+
+async def read_installed_configuration(client: Client, lease_name: str) -> InstalledConfiguration | None:
+    """Return the configuration of the only installation; None if there is none.
+
+    Raises `AmbiguousInstallation` and `KubeError`.
+    """
+    namespace = await find_installation(client, lease_name)
+    if namespace is None:
+        return None
+    item = await client.get(CONFIG_MAPS, f"{namespace}/{DAEMON}")
+    content = (item.get("data") or {}).get(CONFIGURATION_FILE, "")
+    return InstalledConfiguration(namespace, content.encode())
 
 
 async def find_installation_to_remove(client: Client) -> str | None:

@@ -11,20 +11,26 @@ from typing import Any, Final
 
 import yaml
 
+from rescheduler.api.podmigration import Handover
+from rescheduler.api.well_known_names import HANDOVER_ANNOTATION
 from rescheduler.config.policy import Policy
 from rescheduler.config.scheduler_file import API_VERSION, KIND, PLUGIN
 from rescheduler.install.admission_policies import user_name
 from rescheduler.install.install_options import Options
 from rescheduler.install.object_metadata import (
+    CONFIGURATION_FILE,
     DAEMON,
     EXTENDER_PORT,
     HEALTH_PORT,
+    PAGE_PORT,
+    WEB,
     WEBHOOK,
     WEBHOOK_PORT,
     labels,
     metadata,
 )
-from rescheduler.install.rbac import daemon_roles, webhook_roles
+from rescheduler.install.rbac import daemon_roles, web_roles, webhook_roles
+from rescheduler.install.user_roles import user_roles
 from rescheduler.kube.api_resources import Object
 from rescheduler.steering.webhook.webhook_configurations import (
     WEBHOOK_SECRET,
@@ -34,22 +40,31 @@ from rescheduler.steering.webhook.webhook_configurations import (
 )
 
 __all__ = [
-    "CONFIGURATION_FILE",
     "EXTENDER_ONLY",
+    "NOTIFICATIONS",
+    "OTLP_ENDPOINT",
+    "RESTRICTED_COPIES",
     "WEB_ACTIONS",
+    "WEB_CERTIFICATE",
     "WEB_PAGE",
+    "WEB_PORT_NAME",
     "ProgramSpec",
     "certificate_secret",
+    "configuration_file",
     "configuration_text",
     "daemon_objects",
     "deployment",
     "disruption_budget",
+    "web_service",
+    "web_tls_arguments",
     "webhook_objects",
 ]
 
 _SCRATCH: Final = {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}
 """Python reads TLS keys only from files. They are written here, in memory, and removed immediately."""
 
+RESTRICTED_COPIES: Final = "restrictedCopies"
+"""The setting that says that our admission policies are installed."""
 _UNPRIVILEGED_UID: Final = 65532
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _ZONE: Final = "topology.kubernetes.io/zone"
@@ -72,19 +87,33 @@ class ProgramSpec:
     resources: dict[str, Any]
     configured: bool = False
     """Whether it reads the configuration file, which is that of the daemon."""
+    certificate_secret: str = ""
+    """Secret with the certificate of the web page."""
+    notifications_secret: str = ""
+    """Secret with addresses and headers of notifications."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """Name and value of each environment variable."""
     grace_s: int = 30
+    is_copied: bool = True
+    """Whether the daemon may create copies of its pods."""
 
 
 def deployment(program: ProgramSpec, options: Options, namespace: str) -> Object:
     """Return the Deployment: unprivileged pods that are spread over nodes."""
+    about = metadata(program.name, namespace, program.component)
+    if not program.is_copied:
+        about["annotations"] = {HANDOVER_ANNOTATION: Handover.EVICT.value}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(program.name, namespace, program.component),
+        "metadata": about,
         "spec": {
             "replicas": program.replicas,
             "selector": {"matchLabels": labels(program.component)},
-            "template": {"metadata": {"labels": labels(program.component)}, "spec": _pod(program, options)},
+            "template": {
+                "metadata": {"annotations": options.pod_annotations, "labels": labels(program.component)},
+                "spec": _pod(program, options),
+            },
         },
     }
 
@@ -107,13 +136,19 @@ def _pod(program: ProgramSpec, options: Options) -> Object:
     volumes = [_SCRATCH]
     if program.configured:
         volumes.append({"name": "configuration", "configMap": {"name": DAEMON}})
+    if program.certificate_secret:
+        volumes.append({"name": WEB_CERTIFICATE, "secret": {"secretName": program.certificate_secret}})
+    if program.notifications_secret:
+        # It may come later: moves don't depend on it.
+        secret = {"secretName": program.notifications_secret, "optional": True}
+        volumes.append({"name": NOTIFICATIONS, "secret": secret})
     return {
         "serviceAccountName": program.name,
         "imagePullSecrets": options.image_pull_secrets,
         "priorityClassName": options.priority_class_name,
         "nodeSelector": options.node_selector,
         "tolerations": options.tolerations,
-        **_spread(program.component),
+        **_spread(program.component, options),
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": _UNPRIVILEGED_UID,
@@ -127,9 +162,13 @@ def _pod(program: ProgramSpec, options: Options) -> Object:
 
 
 def _container(program: ProgramSpec, options: Options) -> Object:
-    mounts = [{"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108 - in the container
+    mounts: list[Object] = [{"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108 - in the container
     if program.configured:
         mounts.append({"name": "configuration", "mountPath": "/etc/rescheduler"})
+    if program.certificate_secret:
+        mounts.append({"name": WEB_CERTIFICATE, "mountPath": _WEB_FOLDER, "readOnly": True})
+    if program.notifications_secret:
+        mounts.append({"name": NOTIFICATIONS, "mountPath": _NOTIFICATIONS_FOLDER, "readOnly": True})
     return {
         "name": program.component,
         "image": f"{options.image.repository}:{options.image.tag}",
@@ -137,6 +176,7 @@ def _container(program: ProgramSpec, options: Options) -> Object:
         "args": [*program.command, f"--log-level={options.log_level}"],
         "env": [
             {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+            *({"name": name, "value": value} for name, value in program.environment),
         ],
         "ports": [
             {"name": name, "containerPort": port}
@@ -162,7 +202,7 @@ def _probe(program: ProgramSpec, path: str, *, period_s: int, failures: int) -> 
     }
 
 
-def _spread(component: str) -> Object:
+def _spread(component: str, options: Options) -> Object:
     """Return what keeps replicas on different nodes, and in different zones where nodes have any.
 
     Both are preferences: on a single node, or where only one has room, all replicas run there, and a rollout
@@ -178,18 +218,29 @@ def _spread(component: str) -> Object:
     ]
     constraint = {"maxSkew": 1, "topologyKey": _HOSTNAME, "whenUnsatisfiable": "ScheduleAnyway", **selector}
     return {
-        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}},
+        "affinity": {
+            "nodeAffinity": options.affinity.node_affinity,
+            "podAffinity": options.affinity.pod_affinity,
+            "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms},
+        },
         "topologySpreadConstraints": [constraint],
     }
 
 
-CONFIGURATION_FILE = "rescheduler.yaml"
 WEB_PAGE, WEB_ACTIONS = "--web", "--web-allow-actions"
+WEB_CERTIFICATE = "web-certificate"
+NOTIFICATIONS = "notifications"
+OTLP_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+WEB_PORT_NAME = "web"
+_WEB_FOLDER = "/etc/rescheduler-web"
+_NOTIFICATIONS_FOLDER = "/etc/rescheduler-notifications"
 _DAEMON_COMPONENT = "daemon"
 
 
 def daemon_objects(options: Options, namespace: str, configuration: str) -> list[Object]:
     """Return the objects of the daemon; `configuration` is the content of the configuration file."""
+    web = options.web
+    is_served = bool(web.enabled and web.tls_secret)
     program = ProgramSpec(
         name=DAEMON,
         component=_DAEMON_COMPONENT,
@@ -197,18 +248,25 @@ def daemon_objects(options: Options, namespace: str, configuration: str) -> list
             "run",
             f"--config=/etc/rescheduler/{CONFIGURATION_FILE}",
             f"--port={HEALTH_PORT}",
-            *((WEB_PAGE,) if options.web.enabled else ()),
-            *((WEB_ACTIONS,) if options.web.enabled and options.web.actions else ()),
+            *((WEB_PAGE,) if web.enabled else ()),
+            *((WEB_ACTIONS,) if web.enabled and web.actions else ()),
+            *(web_tls_arguments(web.hosts) if is_served else ()),
         ),
         port=HEALTH_PORT,
         port_name="metrics",
         scheme="HTTP",
+        more_ports=((WEB_PORT_NAME, PAGE_PORT),) if is_served else (),
         replicas=options.daemon.replicas,
         resources=options.daemon.resources,
         configured=True,
+        certificate_secret=web.tls_secret if is_served else "",
+        notifications_secret=options.daemon.notifications_secret,
+        environment=((OTLP_ENDPOINT, endpoint),) if (endpoint := options.daemon.otlp_endpoint) else (),
     )
     return [
         *daemon_roles(namespace),
+        *user_roles(namespace),
+        *(web_roles(namespace) if web.enabled else ()),
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -229,9 +287,35 @@ def daemon_objects(options: Options, namespace: str, configuration: str) -> list
     ]
 
 
+def web_tls_arguments(hosts: str) -> tuple[str, ...]:
+    """Return the arguments that make the page listen on all addresses, with its certificate."""
+    allowed = (f"--web-allowed-host={hosts}",) if hosts else ()
+    return ("--web-host=", "--web-certificate", f"{_WEB_FOLDER}/tls.crt", f"{_WEB_FOLDER}/tls.key", *allowed)
+
+
+def web_service(namespace: str) -> Object:
+    """Return the Service of the page. A viewer stays on one replica, because each has its own sessions."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(WEB, namespace, "web"),
+        "spec": {
+            "selector": labels(_DAEMON_COMPONENT),
+            "sessionAffinity": "ClientIP",
+            "ports": [{"name": "https", "port": 443, "targetPort": WEB_PORT_NAME}],
+        },
+    }
+
+
 def configuration_text(options: Options) -> str:
-    """Return a configuration file with `options.args` only."""
-    plugin = {"name": PLUGIN, "args": options.args}
+    """Return the configuration file; `options.args` override what follows from other options."""
+    implied = {"dryRun": options.dry_run, RESTRICTED_COPIES: options.admission_policies.enabled}
+    return configuration_file(implied | options.args)
+
+
+def configuration_file(args: object) -> str:
+    """Return a configuration file with these args."""
+    plugin = {"name": PLUGIN, "args": args}
     profile = {"schedulerName": "default-scheduler", "pluginConfig": [plugin]}
     file = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}
     return yaml.safe_dump(file, sort_keys=False, allow_unicode=True)
@@ -262,6 +346,8 @@ def webhook_objects(options: Options, namespace: str, configuration: str) -> lis
         replicas=options.webhook.replicas,
         resources=options.webhook.resources,
         configured=True,
+        # Its account may write the registrations, so that no pod with it may be created by another account.
+        is_copied=False,
     )
     return [
         *webhook_roles(namespace),

@@ -12,10 +12,13 @@ from rescheduler.api.daemon_status import program_version
 
 __all__ = [
     "AdmissionPolicies",
+    "AffinityValues",
     "DaemonValues",
     "Image",
     "NetworkPolicies",
     "Options",
+    "PrometheusRule",
+    "ServiceMonitor",
     "WebValues",
     "WebhookValues",
 ]
@@ -30,7 +33,7 @@ _Replicas = Annotated[int, Meta(ge=0, le=10)]
 _DAEMON_NEEDS: Final = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
 """5,000 nodes and 150,000 pods need about 700 MB."""
 _WEBHOOK_NEEDS: Final = {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
-"""It keeps all pods, like the daemon, but no snapshots."""
+"""It keeps all pods, like the daemon, but no snapshots: 321 MB at 150,000 pods (docs/benchmarks.md)."""
 
 
 class Image(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -46,6 +49,20 @@ class DaemonValues(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_f
     resources: Annotated[dict[str, Any], Meta(description="Resource requests and limits of each pod.")] = (
         msgspec.field(default_factory=lambda: _DAEMON_NEEDS)
     )
+    notifications_secret: Annotated[
+        str,
+        Meta(
+            description="Secret, in the same namespace, whose keys are files in "
+            "/etc/rescheduler-notifications, for `urlFile` and `headerFile` of `args.notifications`."
+        ),
+    ] = ""
+    otlp_endpoint: Annotated[
+        str,
+        Meta(
+            description="Address of an OpenTelemetry receiver for traces, such as "
+            "http://collector.monitoring:4318. Needs an image with OpenTelemetry: see docs/tracing.md."
+        ),
+    ] = ""
 
 
 class WebhookValues(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -65,12 +82,24 @@ class WebhookValues(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
 class WebValues(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     enabled: Annotated[
         bool,
-        Meta(description="Serve the web page on loopback of the daemon's pods, for `kubectl port-forward`."),
+        Meta(description="Serve the web page from the daemon's pods."),
     ] = True
     actions: Annotated[
         bool,
         Meta(description="Let viewers move pods, drain nodes and pause, as far as their own permissions go."),
     ] = False
+    tls_secret: Annotated[
+        str,
+        Meta(
+            description="Secret with tls.crt and tls.key, in the same namespace. With it, the Service "
+            "rescheduler-web serves the page by HTTPS on port 443. Without it, the page listens on loopback "
+            "of the pods, for `kubectl port-forward`."
+        ),
+    ] = ""
+    hosts: Annotated[
+        str,
+        Meta(description="Host names of the page, separated by commas; empty for all. Needs `tlsSecret`."),
+    ] = ""
 
 
 class NetworkPolicies(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -84,6 +113,40 @@ class NetworkPolicies(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
             "NetworkPolicy; empty for all."
         ),
     ] = msgspec.field(default_factory=list)
+    web_from: Annotated[
+        list[dict[str, Any]],
+        Meta(
+            description="Peers that may connect to the web page with `web.tlsSecret`, as `from` of a "
+            "NetworkPolicy; empty for all."
+        ),
+    ] = msgspec.field(default_factory=list)
+
+
+class ServiceMonitor(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    enabled: Annotated[bool, Meta(description="Let Prometheus read the metrics of the daemon.")] = False
+    interval: Annotated[str, Meta(description="Time between two reads.")] = "30s"
+    labels: Annotated[
+        dict[str, str], Meta(description="Further labels, by which your Prometheus selects ServiceMonitors.")
+    ] = msgspec.field(default_factory=dict)
+
+
+class PrometheusRule(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    enabled: Annotated[bool, Meta(description="Install our alerts.")] = False
+    labels: Annotated[
+        dict[str, str], Meta(description="Further labels, by which your Prometheus selects PrometheusRules.")
+    ] = msgspec.field(default_factory=dict)
+
+
+class AffinityValues(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The affinity of our pods, without podAntiAffinity: ours keeps the replicas of a program on different
+    nodes."""
+
+    node_affinity: Annotated[dict[str, Any], Meta(description="Node affinity of our pods.")] = msgspec.field(
+        default_factory=dict
+    )
+    pod_affinity: Annotated[dict[str, Any], Meta(description="Affinity of our pods to other pods.")] = (
+        msgspec.field(default_factory=dict)
+    )
 
 
 class AdmissionPolicies(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -108,6 +171,13 @@ class Options(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
     log_level: Annotated[str, Meta(description="Lowest level to log: debug, info, warning or error.")] = (
         "info"
     )
+    dry_run: Annotated[
+        bool,
+        Meta(
+            description="Only plan, and count what would have moved (`rescheduler status`). To move pods, "
+            "set it to false."
+        ),
+    ] = True
     args: Annotated[
         dict[str, Any], Meta(description="Settings of the plugin `Rescheduler`: see docs/configuration.md.")
     ] = msgspec.field(default_factory=dict)
@@ -121,10 +191,24 @@ class Options(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
     network_policies: Annotated[NetworkPolicies, Meta(description="NetworkPolicies for our pods.")] = (
         NetworkPolicies()
     )
+    service_monitor: Annotated[
+        ServiceMonitor,
+        Meta(description="A ServiceMonitor; needs the Prometheus Operator (monitoring.coreos.com/v1)."),
+    ] = ServiceMonitor()
     admission_policies: Annotated[
         AdmissionPolicies,
         Meta(description="ValidatingAdmissionPolicies for requests from our service accounts."),
     ] = AdmissionPolicies()
+    prometheus_rule: Annotated[
+        PrometheusRule,
+        Meta(description="A PrometheusRule; needs the Prometheus Operator (monitoring.coreos.com/v1)."),
+    ] = PrometheusRule()
+    pod_annotations: Annotated[dict[str, str], Meta(description="Annotations of our pods.")] = msgspec.field(
+        default_factory=dict
+    )
+    affinity: Annotated[
+        AffinityValues, Meta(description="Affinity of our pods, beside the one that spreads replicas.")
+    ] = AffinityValues()
     node_selector: Annotated[dict[str, str], Meta(description="Node selector of our pods.")] = msgspec.field(
         default_factory=dict
     )

@@ -10,24 +10,30 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
 
+from rescheduler.api.migration_journal import HISTORY_CONFIG_MAP
 from rescheduler.api.podmigration import MigrationPhase
 from rescheduler.api.podmigration_crd import POD_MIGRATION_PLURAL
 from rescheduler.api.well_known_names import (
     API_VERSION,
     AVOIDED_NODES_ANNOTATION,
     CORDONED_BY_ANNOTATION,
+    DRAIN_CONDITIONS,
+    DRAIN_REASON,
+    DRY_RUN_LEASE_SUFFIX,
     EMPTY_CONDITION,
     FAILED_ATTEMPTS_ANNOTATION,
     FINALIZER,
     GROUP,
     INSTALL_ID,
+    MAINTENANCE_LABEL,
     POD_MIGRATION_KIND,
     STEERED_BY_ANNOTATION,
     VERSION,
     install_id,
 )
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
-from rescheduler.cluster.node_record import cordoned_by_others
+from rescheduler.cluster.node_record import cordoned_by_others, labelled_by
+from rescheduler.install.install_options import Options, PrometheusRule, ServiceMonitor, WebValues
 from rescheduler.install.manifests import install_manifests
 from rescheduler.install.object_metadata import DAEMON, metadata, with_install_id
 from rescheduler.kube import api_resources
@@ -138,33 +144,45 @@ def _pod(resource: ApiResource[Any], item: Object) -> Leftover | None:
 
 
 def _node(resource: ApiResource[Any], item: Object) -> Leftover | None:
-    """Uncordon only if we cordoned the node: others may have cordoned it since."""
+    """Uncordon only if we cordoned the node, and remove only a label that `drain` set: others may have done
+    either since."""
     annotations = _present_keys(item, "annotations", (CORDONED_BY_ANNOTATION,))
-    if not annotations:
+    labels = _present_keys(item, "labels", (MAINTENANCE_LABEL,))
+    if not labelled_by(item, FIELD_MANAGER, MAINTENANCE_LABEL):
+        labels = []
+    if not annotations and not labels:
         return None
-    changes: Object = {"metadata": {"annotations": dict.fromkeys(annotations)}}
+    changes: Object = {
+        "metadata": {"annotations": dict.fromkeys(annotations), "labels": dict.fromkeys(labels)}
+    }
     is_cordoned = bool((item.get("spec") or {}).get("unschedulable"))
-    is_ours = is_cordoned and not cordoned_by_others(item, FIELD_MANAGER)
+    is_ours = bool(annotations) and is_cordoned and not cordoned_by_others(item, FIELD_MANAGER)
     if is_ours:
         changes["spec"] = {"unschedulable": None}
     return _leftover(
         LeftoverKind.MARK,
         resource,
         item,
-        _description([], annotations, "cordoned by rescheduler" if is_ours else ""),
+        _description(labels, annotations, "cordoned by rescheduler" if is_ours else ""),
         changes,
     )
 
 
+def _is_our_condition(condition: Object) -> bool:
+    is_drain = condition["type"] in DRAIN_CONDITIONS and condition.get("reason") == DRAIN_REASON
+    return condition["type"] == EMPTY_CONDITION or is_drain
+
+
 def _condition(resource: ApiResource[Any], item: Object) -> Leftover | None:
     conditions = (item.get("status") or {}).get("conditions") or ()
-    if not any(each["type"] == EMPTY_CONDITION for each in conditions):
+    ours = [each["type"] for each in conditions if _is_our_condition(each)]
+    if not ours:
         return None
     found = identity_of_object(item)
-    gone = {"$patch": "delete", "type": EMPTY_CONDITION}
-    patch = strategic_patch({"status": {"conditions": [gone]}})
+    gone = [{"$patch": "delete", "type": each} for each in ours]
+    patch = strategic_patch({"status": {"conditions": gone}})
     return Leftover(
-        LeftoverKind.MARK, resource.status, found.key, found.uid, f"condition {EMPTY_CONDITION}", patch
+        LeftoverKind.MARK, resource.status, found.key, found.uid, f"condition {', '.join(ours)}", patch
     )
 
 
@@ -233,6 +251,12 @@ LEFTOVER_SEARCHES: Final = (
 )
 """Migrations, which come first, and marks on other objects."""
 
+_ALL_OBJECTS: Final = Options(
+    service_monitor=ServiceMonitor(enabled=True),
+    prometheus_rule=PrometheusRule(enabled=True),
+    web=WebValues(tls_secret="any"),  # noqa: S106 - a name
+)
+"""The options with which everything is installed that can be."""
 _STATE_CONFIG_MAP: Final = "rescheduler-state"
 
 
@@ -257,7 +281,9 @@ def inventory(namespace: str, lease_name: str = DAEMON) -> list[InstalledObject]
     can be repeated.
     """
     items = [
-        item for item in install_manifests(namespace=namespace) if item["kind"] != "CustomResourceDefinition"
+        item
+        for item in install_manifests(_ALL_OBJECTS, namespace=namespace)
+        if item["kind"] != "CustomResourceDefinition"
     ]
     items += [with_install_id(item, namespace) for item in _runtime_objects(namespace, lease_name)]
     items.sort(key=_removal_rank)
@@ -270,12 +296,14 @@ def has_install_id(item: Mapping[str, Any], namespace: str) -> bool:
 
 def _runtime_objects(namespace: str, lease_name: str) -> list[Object]:
     return [
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(_STATE_CONFIG_MAP, namespace)},
-        {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": metadata(lease_name, namespace),
-        },
+        *(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(each, namespace)}
+            for each in (_STATE_CONFIG_MAP, HISTORY_CONFIG_MAP)
+        ),
+        *(
+            {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata(each, namespace)}
+            for each in (lease_name, f"{lease_name}{DRY_RUN_LEASE_SUFFIX}")
+        ),
     ]
 
 

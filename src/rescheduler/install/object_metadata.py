@@ -6,12 +6,14 @@ from rescheduler.api.well_known_names import INSTALL_ID, cluster_scoped_name, in
 from rescheduler.kube.api_resources import Object
 
 __all__ = [
+    "CONFIGURATION_FILE",
     "DAEMON",
     "EXTENDER_PORT",
     "HEALTH_PORT",
     "NAMESPACE",
     "PAGE_PORT",
     "PRODUCT",
+    "WEB",
     "WEBHOOK",
     "WEBHOOK_PORT",
     "labels",
@@ -24,10 +26,14 @@ NAMESPACE: Final = "rescheduler"
 """The default namespace."""
 DAEMON: Final = "rescheduler"
 WEBHOOK: Final = "rescheduler-webhook"
+WEB: Final = "rescheduler-web"
+CONFIGURATION_FILE: Final = "rescheduler.yaml"
+"""The key in the ConfigMap of the daemon."""
 
 HEALTH_PORT: Final = 8080
 PAGE_PORT: Final = 8081
-"""On loopback of the pod: reached by `kubectl port-forward`."""
+"""The page's port: on loopback of the pod, for `kubectl port-forward`; with a certificate, on all its
+addresses."""
 WEBHOOK_PORT: Final = 9443
 EXTENDER_PORT: Final = 9444
 
@@ -72,7 +78,12 @@ def _rule(rule: Object, namespace: str) -> Object:
     """Return the rule with the names of the installed cluster-scoped objects."""
     if "resourceNames" not in rule:
         return rule
-    return {**rule, "resourceNames": [cluster_scoped_name(each, namespace) for each in rule["resourceNames"]]}
+    # Other components' objects, such as the status of the cluster autoscaler, keep their names.
+    names = [
+        cluster_scoped_name(each, namespace) if each.startswith(DAEMON) else each
+        for each in rule["resourceNames"]
+    ]
+    return {**rule, "resourceNames": names}
 
 
 def _with_id(about: Object, namespace: str) -> dict[str, str]:

@@ -6,9 +6,10 @@ The end-to-end tests run as these service accounts and compare the table with th
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from rescheduler.api.well_known_names import GROUP
+from rescheduler.api.migration_journal import HISTORY_CONFIG_MAP
+from rescheduler.api.well_known_names import DRY_RUN_LEASE_SUFFIX, GROUP
 from rescheduler.cluster.sources.cluster_kinds import CLUSTER_KINDS
-from rescheduler.install.object_metadata import DAEMON, WEBHOOK, metadata
+from rescheduler.install.object_metadata import DAEMON, WEB, WEBHOOK, metadata
 from rescheduler.kube.api_resources import Object
 
 __all__ = [
@@ -16,9 +17,11 @@ __all__ = [
     "DAEMON_NAMESPACE_GRANTS",
     "WEBHOOK_CLUSTER_GRANTS",
     "WEBHOOK_NAMESPACE_GRANTS",
+    "WEB_GRANTS",
     "RbacGrant",
     "daemon_roles",
     "role_rules",
+    "web_roles",
     "webhook_roles",
 ]
 
@@ -51,6 +54,16 @@ DAEMON_CLUSTER_GRANTS: Final = (
         for each in CLUSTER_KINDS
         if each.decides
     ),
+    RbacGrant("lifecycle.k8s.io", "evictions", _LIST_WATCH, "pods that opted in and have to go"),
+    RbacGrant("lifecycle.k8s.io", "evictions/status", ("patch",), "the progress of their moves"),
+    RbacGrant("karpenter.sh", "nodepools", ("list",), "whether Karpenter removes nodes, and which"),
+    RbacGrant(
+        "",
+        "configmaps",
+        ("get",),
+        "whether the cluster autoscaler removes nodes",
+        ("cluster-autoscaler-status",),
+    ),
     RbacGrant("metrics.k8s.io", "nodes", ("list",), "usage of nodes"),
     RbacGrant("metrics.k8s.io", "pods", ("list",), "usage of pods"),
     RbacGrant("", "pods", ("get",), "a live read before each irreversible action"),
@@ -62,12 +75,17 @@ DAEMON_CLUSTER_GRANTS: Final = (
         ("delete",),
         "delete the copy when a move is rolled back, and pods of lost nodes where allowed",
     ),
-    RbacGrant("", "pods/status", ("patch",), "the target node of a copy (nominatedNodeName)"),
+    RbacGrant(
+        "",
+        "pods/status",
+        ("patch",),
+        "nominatedNodeName: the target node of a copy, and the node that MakeRoom keeps for a pending pod",
+    ),
     RbacGrant("", "pods/eviction", ("create",), "evict source pods within their budgets"),
     RbacGrant(_APPS, "replicasets", ("get",), "the template of the copy, read live"),
     RbacGrant("", "nodes", ("get",), "cordons, and the node of a copy, read live"),
     RbacGrant("", "nodes", ("patch",), "cordon and uncordon"),
-    RbacGrant("", "nodes/status", ("patch",), "the condition rescheduler.dev/Empty of nodes in maintenance"),
+    RbacGrant("", "nodes/status", ("patch",), "conditions of nodes that are emptied"),
     RbacGrant("", "events", ("create", "patch"), "report what happened and why"),
     RbacGrant(
         "policy",
@@ -75,15 +93,9 @@ DAEMON_CLUSTER_GRANTS: Final = (
         ("create", "delete"),
         "the temporary budget of a workload without one",
     ),
-    RbacGrant("authentication.k8s.io", "tokenreviews", ("create",), "whose token a viewer of the page has"),
-    RbacGrant(
-        "authorization.k8s.io",
-        "subjectaccessreviews",
-        ("create",),
-        "what a viewer of the page may see and do",
-    ),
     RbacGrant(GROUP, "podmigrations", ("get", "create", "patch", "delete"), "the record of each move"),
     RbacGrant(GROUP, "podmigrations/status", ("update",), "the progress of each move"),
+    RbacGrant("karpenter.sh", "nodeclaims", _LIST_WATCH, "when Karpenter removes a node by force"),
     RbacGrant(
         "admissionregistration.k8s.io",
         "mutatingwebhookconfigurations",
@@ -98,7 +110,13 @@ DAEMON_CLUSTER_GRANTS: Final = (
 
 DAEMON_NAMESPACE_GRANTS: Final = (
     RbacGrant("coordination.k8s.io", "leases", ("create",), "leader election"),
-    RbacGrant("coordination.k8s.io", "leases", ("get", "update"), "leader election", ("rescheduler",)),
+    RbacGrant(
+        "coordination.k8s.io",
+        "leases",
+        ("get", "update"),
+        "leader election, and which replica reports a dry run",
+        (DAEMON, f"{DAEMON}{DRY_RUN_LEASE_SUFFIX}"),
+    ),
     RbacGrant("", "configmaps", ("create",), "daemon status and pause"),
     RbacGrant(
         "",
@@ -107,16 +125,28 @@ DAEMON_NAMESPACE_GRANTS: Final = (
         "daemon status and pause",
         ("rescheduler-state",),
     ),
+    RbacGrant("", "configmaps", ("get", "patch"), "the journal of finished moves", (HISTORY_CONFIG_MAP,)),
 )
+
+WEB_GRANTS: Final = (
+    RbacGrant("authentication.k8s.io", "tokenreviews", ("create",), "whose token a viewer of the page has"),
+    RbacGrant(
+        "authorization.k8s.io",
+        "subjectaccessreviews",
+        ("create",),
+        "what a viewer of the page may see and do",
+    ),
+)
+"""The permissions of the daemon if it serves the web page."""
 
 WEBHOOK_CLUSTER_GRANTS: Final = (
     RbacGrant(GROUP, "podmigrations", _LIST_WATCH, "target nodes of replacements"),
     RbacGrant(GROUP, "podmigrations", ("create",), "the move of a pod that another client wants to evict"),
     RbacGrant("", "pods", _LIST_WATCH, "whether an eviction would disrupt a workload"),
-    RbacGrant("", "namespaces", _LIST_WATCH, "annotations about safe evictions"),
+    RbacGrant("", "namespaces", _LIST_WATCH, "annotations about safe evictions and shutdown delays"),
     RbacGrant("policy", "poddisruptionbudgets", _LIST_WATCH, "whether a budget would refuse an eviction"),
     *(
-        RbacGrant(group, resource, _LIST_WATCH, "nodes on which pods of a workload failed")
+        RbacGrant(group, resource, _LIST_WATCH, "nodes on which its pods failed; shutdown delays")
         for group, resource in _WORKLOADS_WITH_ATTEMPTS
         if resource != "daemonsets"  # their pods can't run on another node
     ),
@@ -166,6 +196,12 @@ def daemon_roles(namespace: str) -> list[Object]:
     return _roles(DAEMON, namespace, "daemon", DAEMON_CLUSTER_GRANTS, DAEMON_NAMESPACE_GRANTS)
 
 
+def web_roles(namespace: str) -> list[Object]:
+    """Return what the daemon's account needs to serve the web page, in addition to its other roles."""
+    about = metadata(WEB, component="web")
+    return [_role("ClusterRole", about, WEB_GRANTS), _binding("ClusterRole", about, namespace, DAEMON)]
+
+
 def webhook_roles(namespace: str) -> list[Object]:
     return _roles(WEBHOOK, namespace, "webhook", WEBHOOK_CLUSTER_GRANTS, WEBHOOK_NAMESPACE_GRANTS)
 
@@ -186,11 +222,11 @@ def _role(kind: str, about: Object, grants: Sequence[RbacGrant]) -> Object:
     return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": about, "rules": role_rules(grants)}
 
 
-def _binding(kind: str, about: Object, namespace: str) -> Object:
+def _binding(kind: str, about: Object, namespace: str, account: str = "") -> Object:
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": f"{kind}Binding",
         "metadata": about,
         "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": about["name"]},
-        "subjects": [{"kind": "ServiceAccount", "name": about["name"], "namespace": namespace}],
+        "subjects": [{"kind": "ServiceAccount", "name": account or about["name"], "namespace": namespace}],
     }

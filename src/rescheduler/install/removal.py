@@ -79,12 +79,12 @@ class Removal:
                 found.leftovers.extend(self._chosen(await self._search(search, found)))
         for each in self._inventory:
             found.leftovers.extend(await self._installed(each, found))
-        found.leftovers.extend(await self._home(found))
+        found.leftovers.extend(await self._own_namespace(found))
         if not others:
             found.leftovers.extend(await self._definition(found))
         return found
 
-    async def stop(self, *, patience_s: float) -> list[str]:
+    async def stop(self, *, timeout_s: float) -> list[str]:
         """Delete the Deployments and wait until all of their pods are gone; return the pods that are not.
 
         The deletion is in the foreground: a Deployment is gone when all its pods are. Pods of Deployments
@@ -100,7 +100,7 @@ class Removal:
                     uid = item["metadata"]["uid"]
                     await self._client.delete(each.resource, each.key, uid=uid, propagation="Foreground")
                     stopped[each.key] = uid
-        return await self._gone(stopped, patience_s)
+        return await self._gone(stopped, timeout_s)
 
     async def clean(self) -> list[str]:
         """Remove everything except running migrations, which must be finished before.
@@ -120,29 +120,29 @@ class Removal:
             )
         # Read again what these contain: they are removed only if nothing is left in them.
         last = RemovalFindings()
-        for leftover in [*await self._home(last), *(await self._last_definition(last))]:
+        for leftover in [*await self._own_namespace(last), *(await self._last_definition(last))]:
             failures += await self._attempt(leftover, self._remove(leftover))
         return failures + last.failures
 
     # -- finding
 
-    async def _others(self, found: RemovalFindings) -> list[str]:
+    async def _others(self, findings: RemovalFindings) -> list[str]:
         try:
             return [each for each in await installed_namespaces(self._client) if each != self._namespace]
         except errors.KubeError as error:
-            found.failures.append(f"can't look for other installations: {error}")
+            findings.failures.append(f"can't look for other installations: {error}")
             return []
 
     def _chosen(self, leftovers: list[Leftover]) -> Iterator[Leftover]:
         return (each for each in leftovers if self._with_history or each.kind is not LeftoverKind.HISTORY)
 
-    async def _search(self, search: LeftoverSearch, found: RemovalFindings) -> list[Leftover]:
+    async def _search(self, search: LeftoverSearch, findings: RemovalFindings) -> list[Leftover]:
         try:
             page = await self._client.list(search.resource, labels=search.labels)
         except errors.NotFound:  # a kind that is not served has no objects
             return []
         except errors.KubeError as error:
-            found.failures.append(f"can't list {search.resource.label}: {error}")
+            findings.failures.append(f"can't list {search.resource.label}: {error}")
             return []
         leftovers = [
             (item, leftover) for item in page.items if (leftover := search.find(search.resource, item))
@@ -153,33 +153,33 @@ class Removal:
         try:
             return [leftover for item, leftover in leftovers if not await workloads.include_marks(item)]
         except errors.KubeError as error:
-            found.failures.append(f"can't read the workloads of marked pods: {error}")
+            findings.failures.append(f"can't read the workloads of marked pods: {error}")
             return []
 
-    async def _installed(self, expected: InstalledObject, found: RemovalFindings) -> list[Leftover]:
-        item = await self._read(expected.resource, expected.key, found)
+    async def _installed(self, expected: InstalledObject, findings: RemovalFindings) -> list[Leftover]:
+        item = await self._read(expected.resource, expected.key, findings)
         if item is None:
             return []
         if not has_install_id(item, self._namespace):
-            found.kept.append(
+            findings.kept.append(
                 f"{expected.name} stays: it has a name that rescheduler uses, but not the label "
                 f"{INSTALL_ID}={install_id(self._namespace)}. If rescheduler created it, delete it yourself."
             )
             return []
         return installed_leftovers(expected.resource, item)
 
-    async def _home(self, found: RemovalFindings) -> list[Leftover]:
+    async def _own_namespace(self, findings: RemovalFindings) -> list[Leftover]:
         """Return the namespace, if it was created with rescheduler and holds nothing else."""
-        item = await self._read(NAMESPACES, self._namespace, found)
+        item = await self._read(NAMESPACES, self._namespace, findings)
         if item is None or not has_install_id(item, self._namespace):
             return []
         if not was_created_with_id(item):
-            found.kept.append(f"Namespace {self._namespace} stays: it was not created with rescheduler.")
+            findings.kept.append(f"Namespace {self._namespace} stays: it was not created with rescheduler.")
             return []
         others = await other_contents(self._client, self._namespace, self._is_own)
         if others:
             named = ", ".join(others[:_MAX_NAMED]) + (", …" if len(others) > _MAX_NAMED else "")
-            found.kept.append(f"Namespace {self._namespace} stays: it also contains {named}.")
+            findings.kept.append(f"Namespace {self._namespace} stays: it also contains {named}.")
             return []
         return installed_leftovers(NAMESPACES, item)
 
@@ -192,37 +192,39 @@ class Removal:
         is_owned = any(each.get("controller") for each in item["metadata"].get("ownerReferences") or ())
         return is_listed or (resource.kind in {"ReplicaSet", PODS.kind} and is_owned)
 
-    async def _definition(self, found: RemovalFindings) -> list[Leftover]:
-        item = await self._read(CUSTOM_RESOURCE_DEFINITIONS, DEFINITION, found)
+    async def _definition(self, findings: RemovalFindings) -> list[Leftover]:
+        item = await self._read(CUSTOM_RESOURCE_DEFINITIONS, DEFINITION, findings)
         if item is None or not self._with_history:
             return []
         if (item["metadata"].get("labels") or {}).get(INSTALL_ID) != SHARED_INSTALL_ID:
-            found.kept.append(
+            findings.kept.append(
                 f"CustomResourceDefinition {DEFINITION} stays: "
                 f"it has no label {INSTALL_ID}={SHARED_INSTALL_ID}."
             )
             return []
         return definition_leftovers(CUSTOM_RESOURCE_DEFINITIONS, item)
 
-    async def _last_definition(self, found: RemovalFindings) -> list[Leftover]:
+    async def _last_definition(self, findings: RemovalFindings) -> list[Leftover]:
         """Return the CRD only if no PodMigration is left and no other installation uses it."""
         unreported = RemovalFindings()
         if await self._others(unreported) or unreported.failures:
             return []
         definition = await self._definition(unreported)
-        left = await self._search(LEFTOVER_SEARCHES[0], found) if definition else []
+        left = await self._search(LEFTOVER_SEARCHES[0], findings) if definition else []
         if left:
             names = ", ".join(each.key for each in left[:_MAX_NAMED])
-            found.failures.append(f"CustomResourceDefinition {DEFINITION} stays: {names} still exist")
+            findings.failures.append(f"CustomResourceDefinition {DEFINITION} stays: {names} still exist")
         return [] if left else definition
 
-    async def _read(self, resource: ApiResource[Object], key: str, found: RemovalFindings) -> Object | None:
+    async def _read(
+        self, resource: ApiResource[Object], key: str, findings: RemovalFindings
+    ) -> Object | None:
         try:
             return await self._client.get(resource, key)
         except errors.NotFound:
             return None
         except errors.KubeError as error:
-            found.failures.append(f"can't read {resource.kind} {key}: {error}")
+            findings.failures.append(f"can't read {resource.kind} {key}: {error}")
             return None
 
     # -- removing
@@ -265,10 +267,10 @@ class Removal:
             else:
                 await self._client.delete(leftover.resource, leftover.key, uid=leftover.uid)
 
-    async def _gone(self, deployments: dict[str, str], patience_s: float) -> list[str]:
+    async def _gone(self, deployments: dict[str, str], timeout_s: float) -> list[str]:
         """Wait for these Deployments (key → uid) and all pods of the installation; return what is left."""
         loop = asyncio.get_running_loop()
-        until_s = loop.time() + patience_s
+        until_s = loop.time() + timeout_s
         while True:
             pods = await self._client.list(
                 PODS, namespace=self._namespace, labels=f"{INSTALL_ID}={install_id(self._namespace)}"

@@ -88,8 +88,9 @@ WEBHOOK_POLICIES: Final = (
                 "object.spec.handover in ['Adopt', 'Copy']",
             ),
             PolicyRequirement(
-                "No target node and no group may be requested.",
-                " && ".join(
+                "No target node, no group and no room for other pods may be requested.",
+                "!has(object.spec.rooms) && "
+                + " && ".join(
                     f"(!has(object.spec.{field}) || object.spec.{field} == {empty})"
                     for field, empty in (("targetNode", "''"), ("group", "''"), ("groupSize", "0"))
                 ),

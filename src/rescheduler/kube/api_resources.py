@@ -32,6 +32,7 @@ __all__ = [
     "LEASES",
     "MUTATING_WEBHOOKS",
     "NAMESPACES",
+    "NODE_POOLS",
     "PERSISTENT_VOLUMES",
     "PERSISTENT_VOLUME_CLAIMS",
     "POD_DISRUPTION_BUDGETS",
@@ -122,22 +123,22 @@ class ApiResource(Generic[T]):
 
     @property
     def label(self) -> str:
-        """The name in messages: `pods`, `deployments.apps`."""
+        """Return the name for messages: `pods`, `deployments.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def as_json(self) -> "ApiResource[Object]":
-        """The same objects as whole dictionaries."""
+        """Return the same resource, decoded as dictionaries."""
         return replace(self, codec=OBJECT_CODEC, identify=identity_of_object)  # type: ignore[arg-type, return-value]
 
     @property
     def status(self) -> "ApiResource[T]":
-        """The `status` subresource: writes change only the status."""
+        """Return the `status` subresource: writes change only the status."""
         return replace(self, subresource="status")
 
     @property
     def scale(self) -> "ApiResource[Object]":
-        """The `autoscaling/v1 Scale` of an object."""
+        """Return the `autoscaling/v1 Scale` of an object."""
         return replace(self.as_json, subresource="scale")
 
     def sub(self, subresource: str) -> "ApiResource[Object]":
@@ -231,6 +232,8 @@ VALIDATING_WEBHOOKS = _builtin(
 CUSTOM_RESOURCE_DEFINITIONS = _builtin(
     "apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
+NODE_POOLS = api_resource("karpenter.sh", "v1", "nodepools", "NodePool", namespaced=False)
+"""Karpenter's; most clusters don't have them."""
 
 READ_VERBS = frozenset({"get", "list", "watch"})
 
@@ -253,7 +256,7 @@ class ApiCall:
 
     @property
     def subject(self) -> str:
-        """The object or collection of the call."""
+        """Return the object or collection of the call."""
         resource = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
         if self.name:
             return f"{resource} {self.namespace}/{self.name}" if self.namespace else f"{resource} {self.name}"
@@ -274,13 +277,14 @@ class Patch:
 
 
 def json_patch(operations: Sequence[Mapping[str, Any]]) -> Patch:
-    """RFC 6902: a list of operations, all or none. The server answers a failed `test` with `Invalid`."""
+    """Build a patch of RFC 6902: a list of operations, all or none. The server answers a failed `test` with
+    `Invalid`."""
     return Patch("application/json-patch+json", msgspec.json.encode(operations))
 
 
 def merge_patch(change: Mapping[str, Any]) -> Patch:
-    """RFC 7386: sets the given fields, removes fields that are null, replaces lists. Also for custom
-    resources.
+    """Build a patch of RFC 7386: it sets the given fields, removes fields that are null, and replaces lists.
+    It also works for custom resources.
 
     If `metadata.resourceVersion` is given and differs, the server answers `Conflict`; if `metadata.uid`
     differs, `Invalid`.
@@ -289,12 +293,13 @@ def merge_patch(change: Mapping[str, Any]) -> Patch:
 
 
 def strategic_patch(change: Mapping[str, Any]) -> Patch:
-    """Strategic merge patch: merges lists of built-in types by key. Not for custom resources."""
+    """Build a strategic merge patch, which merges lists of built-in types by key. It does not work for custom
+    resources."""
     return Patch("application/strategic-merge-patch+json", msgspec.json.encode(change))
 
 
 def apply_patch(wanted: Mapping[str, Any], *, field_manager: str = "", force: bool = False) -> Patch:
-    """Server-side apply: creates the object, or sets exactly the given fields and owns them.
+    """Return a server-side apply that creates the object, or sets exactly the given fields and owns them.
 
     If another manager owns a field, the server answers `Conflict` unless `force`. `wanted` needs
     `apiVersion`, `kind` and `metadata.name`.

@@ -63,7 +63,7 @@ VersionMatch = Literal["", "NotOlderThan", "Exact"]
 FIELD_MANAGER = "rescheduler"
 """The name under which the API server records which fields we have written."""
 PAGE_SIZE = 500
-"""As in kubectl and client-go."""
+"""Objects per page of a list, as in kubectl and client-go."""
 _PODS = api_resource("", "v1", "pods", "Pod")
 ACCEPT_WATCH_S = 10.0
 """A server answers a watch immediately with headers; if it takes longer, the request fails and is retried."""
@@ -189,6 +189,12 @@ class Client:
             )
             return await self._all_pages(resource, namespace, query, 0)
 
+    def pages(
+        self, resource: ApiResource[T], *, namespace: str = "", fields: str = "", page_size: int = PAGE_SIZE
+    ) -> AsyncIterator[ListPage[T]]:
+        """Return all matching objects page by page, for callers that keep only a few of them."""
+        return self._pages(resource, namespace, _non_empty(("fieldSelector", fields)), page_size)
+
     async def newest_version(
         self, resource: ApiResource[T], *, namespace: str = "", labels: str = "", fields: str = ""
     ) -> str:
@@ -249,7 +255,7 @@ class Client:
         return await self._written(call, resource, request)
 
     async def patch(self, resource: ApiResource[T], key: str, patch: Patch, *, dry_run: bool = False) -> T:
-        """Patch an object. See `patches` for the four kinds and their preconditions."""
+        """Patch an object. `api_resources` builds the four kinds of patches, with their preconditions."""
         call = _call_for("patch", resource, key)
         query = self._options(dry_run, patch.field_manager) + _non_empty(
             ("force", "true" if patch.force else "")
@@ -310,20 +316,23 @@ class Client:
     async def _all_pages(
         self, resource: ApiResource[T], namespace: str, query: Query, page_size: int
     ) -> ListPage[T]:
+        pages = [page async for page in self._pages(resource, namespace, query, page_size)]
+        return ListPage([item for page in pages for item in page.items], pages[0].resource_version)
+
+    async def _pages(
+        self, resource: ApiResource[T], namespace: str, query: Query, page_size: int
+    ) -> AsyncIterator[ListPage[T]]:
         call = ApiCall("list", resource.label, namespace)
         limit = _non_empty(("limit", str(page_size or "")))
         page = await self._sender.read_page(call, resource, query + limit)
+        yield page
         # A continued list has its version in the token; naming one beside it is refused.
         rest = tuple(pair for pair in query if not pair[0].startswith("resourceVersion")) + limit
-        items, token = page.items, page.continue_token
-        while token:
-            at = (*rest, ("continue", token))
-            following = await self._sender.read_page(call, resource, at)
-            items += following.items
-            if following.continue_token == token:
+        while token := page.continue_token:
+            page = await self._sender.read_page(call, resource, (*rest, ("continue", token)))
+            if page.continue_token == token:
                 raise errors.InvalidResponse(call, "the server returns the same page again")
-            token = following.continue_token
-        return ListPage(items, page.resource_version)
+            yield page
 
     async def _written(self, call: ApiCall, resource: ApiResource[T], request: ApiRequest) -> T:
         content_type, body = await self._sender.exchange(call, request)

@@ -5,7 +5,8 @@
     │   ├── Conflict          409: another client wrote first; read the object again
     │   ├── BudgetRefused     429: a disruption budget forbids this eviction now; see `budgets`
     │   │   └── BudgetPending 429: the budget's status is not computed yet; retry after `delay_s`
-    │   ├── Overloaded        429, 503, 504: the server is overloaded; retry after `delay_s`
+    │   ├── Overloaded        429, 503, 504: the server is overloaded or starting; retry after `delay_s`
+    │   │   └── EvictionDeferred 429: a webhook holds the eviction back while another component moves the pod
     │   ├── Gone              410: the version or page is compacted; list again
     │   ├── Unreachable       no complete answer; see `may_have_happened`
     │   │   └── WatchStalled  a watch without events for too long
@@ -20,6 +21,7 @@
         ├── Unauthorized      401, even with newly loaded credentials
         ├── MultipleBudgets   500: several budgets select the pod, so it can't be evicted
         ├── BadRequest        400 and any other 4xx
+        │   └── TooLarge      413, or 500 by etcd: the object is larger than the server can store
         └── MissingCapability the server is too old (server_capabilities)
 
 The message says which call failed, why, and what to do. Errors keep the `call` and the server's `Status`.
@@ -37,6 +39,7 @@ __all__ = [
     "BudgetPending",
     "BudgetRefused",
     "Conflict",
+    "EvictionDeferred",
     "Forbidden",
     "Gone",
     "Invalid",
@@ -49,6 +52,7 @@ __all__ = [
     "Permanent",
     "Retriable",
     "ServerError",
+    "TooLarge",
     "Unauthorized",
     "Unreachable",
     "WatchStalled",
@@ -79,7 +83,8 @@ class KubeError(Exception):
 
     @property
     def may_have_happened(self) -> bool:
-        """Whether the write may have been performed in spite of this error: then read before you retry.
+        """Return whether the write may have been performed in spite of this error: then read before you
+        retry.
 
         A refusal (4xx) changed nothing. A 5xx proves nothing: a proxy may have lost the answer.
         """
@@ -111,7 +116,7 @@ class BudgetRefused(Retriable):
 
     @property
     def budgets(self) -> tuple[str, ...]:
-        """The budgets that forbid the eviction, as `namespace/name`."""
+        """Return the budgets that forbid the eviction, as `namespace/name`."""
         matches = [_BUDGET.match(cause.message) for cause in self.causes]
         return tuple(f"{self.call.namespace}/{match['name']}" for match in matches if match)
 
@@ -137,6 +142,12 @@ class Overloaded(Retriable):
 
     def advice(self) -> str:
         return f"Retry in {self.delay_s:g} s."
+
+
+class EvictionDeferred(Overloaded):
+    """An admission webhook holds the eviction back, because another component moves the pod first."""
+
+    remedy = "Retry until the pod is gone."
 
 
 class Gone(Retriable):
@@ -180,7 +191,8 @@ class NotFound(Permanent):
 
     @property
     def kind_is_missing(self) -> bool:
-        """Whether the server does not serve this resource at all, because its CRD is not installed (yet)."""
+        """Return whether the server does not serve this resource at all, because its CRD is not installed
+        (yet)."""
         return not self.status.details.name
 
     def advice(self) -> str:
@@ -208,8 +220,8 @@ class Forbidden(Permanent):
 
     @property
     def lacks_permission(self) -> bool:
-        """Whether RBAC permissions are missing; False if admission (quota, policy, webhook) refused the
-        call."""
+        """Return whether RBAC permissions are missing; False if admission (quota, policy, webhook) refused
+        the call."""
         return bool(_RBAC.search(self.why))
 
     def advice(self) -> str:
@@ -240,9 +252,21 @@ class BadRequest(Permanent):
     remedy = "The object is invalid, or this is a bug in rescheduler: please report it."
 
 
+class TooLarge(BadRequest):
+    remedy = "Remove labels, annotations or other contents that the object does not need."
+
+    @property
+    def may_have_happened(self) -> bool:
+        return False
+
+
 _BUDGET = re.compile(r"The disruption budget (?P<name>\S+) ")
 _RBAC = re.compile(r"cannot \S+ resource ")
 _WEBHOOK = re.compile(r'admission webhook "[^"]+" denied the request')
+_NOT_READY = " is forbidden: not yet ready to handle request"
+"""How a server that has just started refuses writes, with 403, until its admission plugins have synced."""
+_TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger than max")
+"""How a server reports, with 500, an object that is larger than etcd stores."""
 _BUDGET_CAUSE = "DisruptionBudget"
 
 _BY_CODE: dict[int, type[KubeError]] = {
@@ -251,6 +275,7 @@ _BY_CODE: dict[int, type[KubeError]] = {
     404: NotFound,
     409: Conflict,
     410: Gone,
+    413: TooLarge,
     422: Invalid,
 }
 _OVERLOADED = {429, 503, 504}
@@ -271,10 +296,15 @@ def error_from_status(
         return BudgetRefused(call, why, code=code, status=status)
     if code == 500 and "more than one PodDisruptionBudget" in status.message:
         return MultipleBudgets(call, why, code=code, status=status)
+    if code == 500 and any(words in status.message for words in _TOO_LARGE):
+        return TooLarge(call, why, code=code, status=status)
     if code == 409 and status.reason == "AlreadyExists":
         return AlreadyExists(call, why, code=code, status=status)
+    if code == 429 and call.verb == "evict" and _WEBHOOK.search(status.message):
+        return EvictionDeferred(call, why, delay_s=retry_after_s or DEFAULT_DELAY_S, code=code, status=status)
     # Some 500s ("ServerTimeout" during an etcd leader election) name a delay: they are temporary, too.
-    if code in _OVERLOADED or (code >= 500 and retry_after_s):
+    is_starting = code == 403 and status.message.endswith(_NOT_READY) and not _WEBHOOK.search(status.message)
+    if code in _OVERLOADED or is_starting or (code >= 500 and retry_after_s):
         delay_s = DEFAULT_DELAY_S if retry_after_s is None else retry_after_s
         return Overloaded(call, why, delay_s=delay_s, code=code, status=status)
     fallback: type[KubeError] = ServerError if code >= 500 else BadRequest

@@ -1,4 +1,4 @@
-"""Kubernetes Events: what happened to an object, for people who look at that object.
+"""Report what happens: as Kubernetes Events to people who look at an object, and as lines of the log.
 
 Events are best effort: they are written in the background, and dropped when there are too many or the server
 refuses them. As in client-go's event correlator, a repeated Event increases a count, and there are limits: a
@@ -31,6 +31,7 @@ __all__ = [
     "EventRecorder",
     "EventSeries",
     "InvolvedObject",
+    "log_event",
 ]
 
 BURST: Final = 25
@@ -45,6 +46,16 @@ _MAX_ENTRIES: Final = 4096
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+def log_event(log: logging.Logger, level: int, event: str, words: str, **facts: object) -> None:
+    """Write a line with an event name for programs, a message for users, and facts.
+
+    The event names the kind of line, whatever its message is. Never put a secret into the facts.
+
+        log_event(log, logging.INFO, "CheckDone", "3 moves are planned", moves=3)
+    """
+    log.log(level, "%s", words, extra={"event": event, "facts": facts}, stacklevel=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +130,7 @@ _COMPONENT: Final = "rescheduler"
 _MAX_PENDING: Final = 1000
 _MAX_MESSAGE_LENGTH: Final = 1024
 _FLUSH_TIMEOUT_S: Final = 2.0
-"""At the end, how long to wait until pending Events are written."""
+"""How long the recorder waits at the end until pending Events are written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ class Informer(Generic[T]):
         self._timing = timing
         self._cache: IndexedCache[T] = IndexedCache(resource.identify, indices)
         self._handlers: dict[object, ChangeHandler[T]] = {}
-        """By subscription: the same handler may subscribe several times."""
+        """The handlers by subscription: the same handler may subscribe several times."""
         self._reflector = Reflector(
             client,
             resource,
@@ -171,7 +171,7 @@ class Informer(Generic[T]):
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the cache is synced and followed; see the top of this module."""
+        """Return whether the cache is synced and followed; see the top of this module."""
         timing = self._timing
         is_current = self.lost_s() < timing.lost_after_s and self.staleness() < timing.stale_after_s
         return self.is_synced and is_current
@@ -182,7 +182,7 @@ class Informer(Generic[T]):
 
     @property
     def failure(self) -> errors.KubeError | None:
-        """Why the cache does not follow the server now; None if it does."""
+        """Return why the cache does not follow the server now; None if it does."""
         return self._reflector.failure
 
     @property

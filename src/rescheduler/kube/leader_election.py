@@ -26,12 +26,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from rescheduler.api.structured_log import log_event
 from rescheduler.api.well_known_names import install_labels
 from rescheduler.config.policy import LeaderElection
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import LEASES, Object, split_key
 from rescheduler.kube.client import Client
+from rescheduler.kube.event_recorder import log_event
 from rescheduler.kube.work_queue import background_task
 
 __all__ = [
@@ -50,7 +50,7 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 _JITTER: Final = 1.2
-"""As in client-go: the attempts of several candidates drift apart."""
+"""The random share that is added to intervals, as in client-go, so that candidates drift apart."""
 _POLL_INTERVAL_S: Final = 0.5
 
 
@@ -89,21 +89,22 @@ class LeaderElector:
         self._is_held = False
         self._tried = asyncio.Event()
         self.failure: errors.KubeError | None = None
-        """Why the last attempt failed; None if the server answered, whoever holds the Lease."""
+        """Why the last attempt failed; None if the server answered."""
 
     @property
     def is_held(self) -> bool:
-        """Whether we hold the Lease and may still act on it."""
+        """Return whether we hold the Lease and may still act on it."""
         return self._is_held and _loop_s() < self._stop_at_s
 
     @property
     def holder(self) -> str:
-        """The holder as last observed; empty if the Lease is free."""
+        """Return the holder as last observed; empty if the Lease is free."""
         return self._observation.record.holder if self._observation is not None else ""
 
     @property
     def is_held_by_another(self) -> bool:
-        """Whether another process holds the Lease and has renewed it recently, as far as we have observed."""
+        """Return whether another process holds the Lease and has renewed it recently, as far as we have
+        observed."""
         return self._observation is not None and not is_vacant(self._observation, self.identity, _loop_s())
 
     async def tried(self) -> None:

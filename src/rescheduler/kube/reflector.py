@@ -88,7 +88,7 @@ class ReflectorCounts:
     """How often the server's store returned to an older version."""
     handler_failures: int = 0
     lag_s: float = 0.0
-    """From the arrival of the latest event to the end of its last handler."""
+    """Seconds from the arrival of the latest event to the end of its last handler."""
     worst_lag_s: float = 0.0
 
 
@@ -139,7 +139,7 @@ class Reflector(Generic[T]):
         self._open_watch: Watch[T] | None = None
         self._suspect_since: float | None = None
         """When the unanswered request was sent for which the watch was abandoned."""
-        self._heard_at = 0.0
+        self._received_at = 0.0
         """When the last event, bookmark or list arrived."""
         self._logged_failure = ""
         """The failure that was logged last."""
@@ -200,7 +200,7 @@ class Reflector(Generic[T]):
         self.counts.lists += 1
         self.counts.relists += self.synced.is_set()
         self._version = version
-        self._heard_at = _now()
+        self._received_at = _now()
         self._on_changes(self._cache.replace(items, rewound=rewound))
         self.synced.set()
         self.synced_or_stopped.set()
@@ -241,7 +241,7 @@ class Reflector(Generic[T]):
     def _needs_list(self, failure: errors.KubeError | None) -> bool:
         is_out_of_sync = isinstance(failure, errors.Gone | errors.InvalidResponse | errors.Permanent)
         is_ahead = failure is not None and any(cause.reason == _TOO_LARGE for cause in failure.causes)
-        return is_out_of_sync or is_ahead or _now() - self._heard_at >= self._timing.relist_after_s
+        return is_out_of_sync or is_ahead or _now() - self._received_at >= self._timing.relist_after_s
 
     async def _check_version(self) -> errors.KubeError | None:
         """Check after a silence that the server is not behind our version.
@@ -264,7 +264,7 @@ class Reflector(Generic[T]):
     def _suspect(self, sent_at: float) -> None:
         """Reopen the watch if it has received nothing since this unanswered request was sent: it may be
         dead."""
-        if self._open_watch is not None and not self.health.has_heard_since(sent_at):
+        if self._open_watch is not None and not self.health.has_received_since(sent_at):
             self._suspect_since = sent_at
             self._open_watch.give_up()
 
@@ -293,7 +293,7 @@ class Reflector(Generic[T]):
         count = 0
         async for event in watch:
             self._receive(event)
-            self._record_contact(watch.heard_at)
+            self._record_contact(watch.received_at)
             count += 1
             if count % BURST == 0:
                 await asyncio.sleep(0)
@@ -325,10 +325,10 @@ class Reflector(Generic[T]):
             )
         self.counts.repeated += 1
 
-    def _record_contact(self, heard_at: float) -> None:
-        self._heard_at = heard_at
-        self.health.heard(heard_at)
-        self.counts.lag_s = _now() - heard_at
+    def _record_contact(self, received_at: float) -> None:
+        self._received_at = received_at
+        self.health.received(received_at)
+        self.counts.lag_s = _now() - received_at
         self.counts.worst_lag_s = max(self.counts.worst_lag_s, self.counts.lag_s)
         if self._logged_failure:
             log.info("%s: following the server again", self._resource.label)

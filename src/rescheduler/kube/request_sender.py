@@ -120,7 +120,7 @@ class RetryPolicy(NamedTuple):
 
 DEFAULT_RETRIES: Final = RetryPolicy(tries=4, wait_at_most_s=LONGEST_RETRY_DELAY_S)
 QUICK_RETRIES: Final = RetryPolicy(tries=2, wait_at_most_s=0.2)
-"""For optional reads that everything else waits for."""
+"""The retries of optional reads that everything else waits for."""
 
 
 async def retry_while_overloaded(
@@ -247,7 +247,8 @@ class RequestSender:
                 raise errors.InvalidResponse(call, str(error)) from error
 
     async def _with_idle_timeout(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """A large list may take its time as long as it goes on: the time-out is for each step of it."""
+        """Yield the chunks, with the timeout for each of them: a large list may take long while data
+        arrives."""
         while True:
             try:
                 async with asyncio.timeout(self.timeout_s):

@@ -22,6 +22,7 @@ __all__ = [
     "NamespacedKinds",
     "namespaced_kinds",
     "require_capabilities",
+    "server_release",
 ]
 
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -95,6 +96,15 @@ async def require_capabilities(client: Client) -> None:
         log.warning("can't parse the server's version: %s", version)
     elif release < OLDEST_SUPPORTED:
         raise MissingCapability(str(version.get("gitVersion") or ".".join(map(str, release))))
+
+
+async def server_release(client: Client) -> tuple[int, int]:
+    """Return the server's major and minor version; (0, 0) if it does not say. Raises no `KubeError`."""
+    try:
+        return _release(await client.server_version()) or (0, 0)
+    except errors.KubeError as error:
+        log.info("can't read the server's version: %s", error)
+        return 0, 0
 
 
 def _release(version: Object) -> tuple[int, int] | None:

@@ -60,7 +60,7 @@ class ApiResponse(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Names in lower case."""
+        """Return the headers; names are in lower case."""
         ...
 
     async def read(self) -> bytes:
@@ -144,7 +144,7 @@ class InProcessTransport:
 
     @property
     def open_responses(self) -> int:
-        """The number of responses that were neither read to their end nor closed."""
+        """Return the number of responses that were neither read to their end nor closed."""
         return len(self._open)
 
     async def close(self) -> None:

@@ -46,7 +46,7 @@ class Watch(Generic[T]):
         between."""
         self._limit: asyncio.Timeout | None = None
         """The timeout of the current read."""
-        self.heard_at = 0.0
+        self.received_at = 0.0
         """When the newest event arrived, in loop time; before the first, when the server accepted the
         watch."""
 
@@ -59,7 +59,7 @@ class Watch(Generic[T]):
             await self._response.close()
             raise errors.InvalidResponse(self._call, str(error)) from error
         self._chunks: AsyncIterator[bytes] = self._response.chunks()
-        self.heard_at = asyncio.get_running_loop().time()
+        self.received_at = asyncio.get_running_loop().time()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -77,7 +77,7 @@ class Watch(Generic[T]):
             except Undecodable as error:
                 raise errors.InvalidResponse(self._call, str(error)) from error
             if self._ready:
-                self.heard_at = asyncio.get_running_loop().time()
+                self.received_at = asyncio.get_running_loop().time()
         event = self._ready.popleft()
         if event.type == "ERROR":
             status = event.status
@@ -87,7 +87,7 @@ class Watch(Generic[T]):
 
     async def _chunk(self) -> bytes:
         # Counted from the last complete event, not the last byte: single bytes are no sign of life.
-        deadline = self.heard_at + self._silence_s if self._silence_s else None
+        deadline = self.received_at + self._silence_s if self._silence_s else None
         try:
             async with asyncio.timeout_at(deadline) as self._limit:
                 return await anext(self._chunks)
@@ -110,22 +110,22 @@ SETTLE_S = 1.0
 
 
 class WatchHealth:
-    """When a cache last heard from the server. The caller passes all times, from one clock."""
+    """When a cache last received something. The caller passes all times, from one clock."""
 
     def __init__(self) -> None:
-        self._heard_at = -math.inf
+        self._last_event_at = -math.inf
         self._open_since: float | None = None
         self._lost_at: float | None = -math.inf
         """None while a settled watch is open."""
 
     def listed(self, began: float, now: float) -> None:
         """Record a list that was requested at `began`; its watch is not open yet."""
-        self._heard_at = max(self._heard_at, began)
+        self._last_event_at = max(self._last_event_at, began)
         self._lost_at = now
 
-    def heard(self, now: float) -> None:
+    def received(self, now: float) -> None:
         """Record an event or a bookmark."""
-        self._heard_at = max(self._heard_at, now)
+        self._last_event_at = max(self._last_event_at, now)
         self._lost_at = None
 
     def opened(self, now: float) -> None:
@@ -143,14 +143,14 @@ class WatchHealth:
         if self._lost_at is None:
             self._lost_at = now if suspect_since is None else suspect_since
 
-    def has_heard_since(self, moment: float) -> bool:
-        return self._heard_at >= moment or (self._open_since is not None and self._open_since >= moment)
+    def has_received_since(self, moment: float) -> bool:
+        return self._last_event_at >= moment or (self._open_since is not None and self._open_since >= moment)
 
     def staleness(self, now: float) -> float:
         """Return the seconds since the last event, bookmark, list or settled watch; infinite before the
         first."""
         self._settle(now)
-        return max(0.0, now - self._heard_at)
+        return max(0.0, now - self._last_event_at)
 
     def lost(self, now: float) -> float:
         """Return the seconds since the watch was lost; 0 while it is open."""
@@ -159,5 +159,5 @@ class WatchHealth:
 
     def _settle(self, now: float) -> None:
         if self._open_since is not None and now - self._open_since >= SETTLE_S:
-            self._heard_at = max(self._heard_at, self._open_since)
+            self._last_event_at = max(self._last_event_at, self._open_since)
             self._lost_at = None

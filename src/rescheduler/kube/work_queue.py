@@ -58,7 +58,7 @@ class WorkQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no key waits or is in progress; keys may still be delayed."""
+        """Return whether no key waits or is in progress; keys may still be delayed."""
         return not self._waiting and not self._in_progress
 
     def add(self, key: str) -> None:
@@ -168,7 +168,7 @@ class WorkerPool:
     def __init__(
         self, queue: WorkQueue, reconcile: Reconcile, now: Callable[[], datetime], *, count: int, task: str
     ) -> None:
-        """`task` describes a key in the log: "migration", "recovery of"."""
+        """Create the pool; `task` describes a key in the log: "migration", "recovery of"."""
         self._queue = queue
         self._reconcile = reconcile
         self._now = now

@@ -98,7 +98,7 @@ def _with_same_token(container: _ReadOnlyObject) -> _ReadOnlyObject:
 
 
 def _differences(path: str, before: Any, after: Any) -> list[str]:
-    """Yield the paths that differ, without values, which may be secrets."""
+    """Return the paths that differ, without values, which may be secrets."""
     if before == after or (_is_absent(before) and _is_absent(after)):
         return []
     if _is_absent(before):
@@ -141,14 +141,14 @@ def _is_list(value: Any) -> bool:
 
 
 def _is_absent(value: Any) -> bool:
-    """An empty object or list means the same as none."""
+    """Return whether a value means the same as none, like an empty object or list."""
     return value is None or (isinstance(value, Mapping | list | tuple) and not value)
 
 
 JsonObject = dict[str, Any]
 
 _NODE_SPECIFIC_FIELDS: Final = frozenset({"nodeName", "schedulingGates", "ephemeralContainers"})
-"""Of a live pod's spec: what belongs to where it ran and what was done to it there."""
+"""The fields of a live pod's spec that belong to its node, or that were changed while it ran there."""
 
 
 def adoptable_copy(
@@ -156,9 +156,9 @@ def adoptable_copy(
 ) -> JsonObject:
     """Return the copy from the ReplicaSet's template, with its labels: Services and budgets select it.
 
-    The resources are the live pod's: it may have been resized, or set by a webhook that leaves pods of
-    other controllers alone. We control it, so the ReplicaSet ignores it until it is offered. It is named as a
-    second owner already: then the copy outlives its migration, however that is deleted.
+    Resources and shutdown delays are the live pod's: it may have been resized, or changed by a webhook that
+    leaves pods of other controllers alone. We control it, so the ReplicaSet ignores it until it is offered.
+    It is named as a second owner already: then the copy outlives its migration, however that is deleted.
 
     It has the finalizers of the ReplicaSet's pods; their controllers remove them from it, too.
     """
@@ -172,7 +172,7 @@ def adoptable_copy(
     }
     if finalizers := template["metadata"].get("finalizers"):
         metadata["finalizers"] = list(finalizers)
-    return _gated_pod(metadata, _with_live_resources(template["spec"], source["spec"]))
+    return _gated_pod(metadata, _with_live_settings(template["spec"], source["spec"]))
 
 
 def bare_copy(source: JsonObject, migration: Migration, name: str, now: datetime) -> JsonObject:
@@ -236,26 +236,36 @@ def _workload_owner_reference(workload: JsonObject) -> JsonObject:
     }
 
 
-# -- resources
+# -- resources and shutdown delays
 
 
-def _with_live_resources(template: JsonObject, live: JsonObject) -> JsonObject:
+def _with_live_settings(template: JsonObject, live: JsonObject) -> JsonObject:
     spec = dict(template)
     for part in ("containers", "initContainers"):
         if part in template:
-            spec[part] = _with_live_container_resources(template[part], live.get(part) or ())
+            spec[part] = _with_live_container_settings(template[part], live.get(part) or ())
     if "resources" in live:
         spec["resources"] = live["resources"]
     return spec
 
 
-def _with_live_container_resources(
+def _with_live_container_settings(
     containers: Sequence[JsonObject], live: Sequence[JsonObject]
 ) -> list[JsonObject]:
-    resources = {each["name"]: each.get("resources") or {} for each in live}
-    return [
-        each | {"resources": resources.get(each["name"], each.get("resources") or {})} for each in containers
-    ]
+    by_name = {each["name"]: each for each in live}
+    return [_with_live_delay(each, by_name.get(each["name"], each)) for each in containers]
+
+
+def _with_live_delay(container: JsonObject, live: JsonObject) -> JsonObject:
+    """Return the container with the live one's resources, and its `preStop.sleep` if it has no hook itself.
+
+    The webhook adds it when a pod is created, and leaves copies alone, which must be like their source.
+    """
+    settings = container | {"resources": live.get("resources") or {}}
+    hooks, hook = container.get("lifecycle") or {}, (live.get("lifecycle") or {}).get("preStop") or {}
+    if "sleep" in hook and not hooks.get("preStop"):
+        settings["lifecycle"] = {**hooks, "preStop": hook}
+    return settings
 
 
 # -- what is left out of a bare pod
@@ -290,8 +300,11 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def _without_merged_keys(spec: JsonObject) -> JsonObject:
-    """The server writes what `matchLabelKeys` mean into the selector beside them, and refuses a new pod whose
-    selector names one of these keys already. So whatever names one was written by the server."""
+    """Return the spec without what the server derived from `matchLabelKeys` and wrote into the selectors.
+
+    The server refuses a new pod whose selector names one of these keys. So whatever names one was written by
+    the server.
+    """
     cleaned = copy.deepcopy(spec)
     for term in _terms_with_label_keys(cleaned):
         merged = {(key, "In") for key in term.get("matchLabelKeys") or ()}

@@ -23,6 +23,7 @@ __all__ = [
     "LabelSource",
     "NominateNode",
     "OfferCopyForAdoption",
+    "ProtectSource",
     "RecordEviction",
     "ReleaseTarget",
     "RemoveFinalizer",
@@ -52,17 +53,17 @@ class RemoveFinalizer(Effect):
 
 @dataclass(frozen=True, slots=True)
 class CancelMigration(Effect):
-    """It waits for its turn, and is not to have one: refused if it has changed since it was seen."""
+    """Cancel a migration that waits for its turn; refused if it has changed since it was observed."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteMigration(Effect):
-    """It was history long enough."""
+    """Delete a finished migration after `migrationTTL`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelSource(Effect):
-    """Takes the lock: refused if the pod has changed since it was seen."""
+    """Label the source, which takes the lock; refused if the pod has changed since it was observed."""
 
     pod: PodReference
     version: str
@@ -70,7 +71,8 @@ class LabelSource(Effect):
 
 @dataclass(frozen=True, slots=True)
 class UnlabelSource(Effect):
-    """Gives the lock back. It raises the pod's version too, and so fences off an eviction in flight."""
+    """Remove the label, which releases the lock. The new version of the pod also blocks an eviction in
+    flight."""
 
     pod: PodReference
     version: str
@@ -78,14 +80,14 @@ class UnlabelSource(Effect):
 
 @dataclass(frozen=True, slots=True)
 class CreateCopy(Effect):
-    """Behind a gate of ours, so that nothing is scheduled before its target is nominated."""
+    """Create the copy with a scheduling gate, so that it is not scheduled before its target is nominated."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class NominateNode(Effect):
-    """The scheduler tries this node first, with all its rules."""
+    """Nominate the target: the scheduler tries this node first, with all its rules."""
 
     pod: PodReference
     node: str
@@ -97,14 +99,25 @@ class RemoveSchedulingGate(Effect):
 
 
 @dataclass(frozen=True, slots=True)
+class ProtectSource(Effect):
+    """Tell Karpenter to leave the source to us, for so long after its start: its copy has taken over what it
+    needs, and Karpenter would launch another node for it. Refused if the pod has changed: a request that
+    arrives after a rollback must not bring the annotation back."""
+
+    pod: PodReference
+    version: str
+    seconds_after_start: int
+
+
+@dataclass(frozen=True, slots=True)
 class RecordEviction(Effect):
-    """The time of the request that follows, on record: from then on the webhook guards the handover, for a
-    few seconds only."""
+    """Record the time of the eviction that follows: from then on the webhook guards the handover, for a few
+    seconds only."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvictSource(Effect):
-    """The watershed: once this is accepted there is only forward."""
+    """Evict the source. Once the server accepts this, the migration can't be rolled back."""
 
     irreversible: ClassVar[bool] = True
     pod: PodReference
@@ -121,7 +134,8 @@ class RequestBudgetSync(Effect):
 
 @dataclass(frozen=True, slots=True)
 class OfferCopyForAdoption(Effect):
-    """We no longer control the copy: its ReplicaSet adopts it. Each millisecond counts."""
+    """Remove our controller reference from the copy, so that its ReplicaSet adopts it. Each millisecond
+    counts."""
 
     pod: PodReference
 
@@ -137,15 +151,15 @@ class RestoreCopyOwner(Effect):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseTarget(Effect):
-    """Ours no more: the owner reference goes, the marks say completed."""
+    """Remove our owner reference from the successor, and set its labels to completed."""
 
     pod: PodReference
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteCopy(Effect):
-    """Only ever before the source is gone, and only our own. One that serves goes within its budget:
-    others may have been evicted because it was there."""
+    """Delete our own copy; only before the source is gone. A copy that serves is deleted within its budget:
+    other pods may have been evicted because it was there."""
 
     pod: PodReference
     within_budget: bool = False
@@ -153,7 +167,7 @@ class DeleteCopy(Effect):
 
 @dataclass(frozen=True, slots=True)
 class DeleteReplacement(Effect):
-    """One that was steered and found no place: it never ran."""
+    """Delete a replacement that was steered and could not be scheduled: it never ran."""
 
     pod: PodReference
 
@@ -171,4 +185,4 @@ class DeleteBudget(Effect):
 
 @dataclass(frozen=True, slots=True)
 class WithdrawSteering(Effect):
-    """The replacement finds no place as it was steered: from now on it may go anywhere."""
+    """Stop steering: the replacement can't be scheduled at the target, so it may go anywhere."""

@@ -8,8 +8,7 @@ Evict  the pod is evicted within its budget, and its replacement is steered to t
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rescheduler.api.podmigration import ConditionType, ControllerReference
-from rescheduler.api.strategy_traits import traits_of
+from rescheduler.api.podmigration import ConditionType, ControllerReference, traits_of
 from rescheduler.api.well_known_names import STEERED_BY_ANNOTATION
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.migrations.effects import (
@@ -83,11 +82,12 @@ def _copy_gone_while_adopting(observation: Observation) -> Transition:
 
 
 def _workload_deleted(observation: Observation, copy: PodRecord, owner: ControllerReference) -> Decision:
-    """The ReplicaSet was deleted: what becomes of its pods becomes of the copy.
+    """Treat the copy like the pods of its ReplicaSet, which was deleted.
 
-    With `--cascade=orphan` they stay. Otherwise the garbage collector takes them; from the copy it has only
-    taken the ReplicaSet off, because we owned it as well. So that is put back, as the only owner, and the
-    collector does what it does with pods whose owner is no more.
+    With `--cascade=orphan` they stay. Otherwise the garbage collector deletes them. From the copy it has only
+    removed the reference to the ReplicaSet, because the migration owned the copy, too. So that reference is
+    restored as the only one, and the garbage collector deletes the copy like any pod whose owner no longer
+    exists.
     """
     if observation.pods_are_orphaned:
         return Transition(
@@ -123,7 +123,7 @@ _KINDS_WITH_BUDGETS: Final = frozenset({"ReplicaSet", "StatefulSet"})
 """Controllers that the disruption controller knows how to count."""
 
 _STEERING_PROPAGATION: Final = timedelta(seconds=1)
-"""How long every replica of the webhook is given to hear of an intent, or of its end."""
+"""How long every replica of the webhook has to observe an intent, or its end."""
 
 
 def protecting(observation: Observation) -> Decision:
@@ -172,9 +172,9 @@ def replacing(observation: Observation) -> Decision:
         return Transition(
             Trigger.UNREPLACED, "the workload was scaled down: its controller creates no replacement"
         )
-    deadline = (
-        observation.migration.status.handed_over_at or observation.now
-    ) + observation.policy.migration_timeout
+    # Not since the source left, which is a time of the API server's clock: ours may differ.
+    since = observation.migration.status.step_since or observation.now
+    deadline = since + observation.policy.migration_timeout
     if replacement is not None and not replacement.is_terminating:
         if is_serving(replacement):
             return _replaced(observation, replacement)
@@ -233,11 +233,13 @@ def _unschedulable_as_steered(observation: Observation, replacement: PodRecord) 
 
 
 def _must_be_recreated(observation: Observation, replacement: PodRecord, withdrawn_at: datetime) -> bool:
-    """The one because of which the intent was withdrawn, or one that was steered before all had heard of it.
+    """Return the replacement that made us withdraw the intent, or one that was steered before the withdrawal
+    reached all webhooks.
 
-    By its age alone one after the other would be removed where our clock is ahead of the server's."""
-    in_vain = observation.migration.status.target_pod
-    if in_vain is not None and in_vain.uid == replacement.uid:
+    By its age alone one after the other would be removed where our clock is ahead of the server's.
+    """
+    previous = observation.migration.status.target_pod
+    if previous is not None and previous.uid == replacement.uid:
         return True
     is_of_before = replacement.created_s <= (withdrawn_at + _STEERING_PROPAGATION).timestamp()
     return is_of_before and _is_steered_by(observation, replacement)

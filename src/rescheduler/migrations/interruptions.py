@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from rescheduler.api.podmigration import Handover, Migration, MigrationPhase
-from rescheduler.api.strategy_traits import traits_of
+from rescheduler.api.podmigration import Handover, Migration, MigrationPhase, traits_of
 from rescheduler.cluster.node_record import Taint
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.workload_record import WorkloadRecord, is_rolling_out
@@ -51,7 +50,8 @@ _TEMPLATE_HASH_LABEL = "pod-template-hash"
 
 
 def interrupted(observation: Observation) -> Transition | None:
-    """Why the attempt must end, at any step between the mark and the eviction; None if it may go on."""
+    """Return why the attempt must end, at any step between the mark and the eviction; None if it may go
+    on."""
     if observation.migration.is_cancelled:
         return Transition(
             Trigger.CANCELLED, "cancelled: the PodMigration was deleted", "Cancelled", final=True
@@ -70,7 +70,7 @@ def interrupted(observation: Observation) -> Transition | None:
 
 
 def workload_changed(observation: Observation) -> Transition | None:
-    """The copy was made for a workload as it was: with another template it no longer fits in.
+    """Return the transition if the workload changed, so that the copy no longer fits its template.
 
     Another size is no reason: the workload counts its pods by itself, before and after.
     """
@@ -93,7 +93,7 @@ def workload_changed(observation: Observation) -> Transition | None:
 
 
 def wants_no_pods(observation: Observation) -> bool:
-    """Whether the workload wants no pod any more, so that no budget is a reason to keep one of them."""
+    """Return whether the workload wants no pod any more, so that no budget is a reason to keep one."""
     if observation.owner_is_gone:
         return not observation.pods_are_orphaned
     return observation.owner is not None and observation.owner.replicas == 0
@@ -117,7 +117,8 @@ def _is_replacing_pods(owner: WorkloadRecord) -> bool:
 
 
 def _is_recovered_by_eviction(observation: Observation) -> bool:
-    """A rollout that is stuck because of this very pod would never end otherwise."""
+    """Return whether eviction recovers the pod: a rollout that is stuck because of this very pod would never
+    end otherwise."""
     migration = observation.migration
     return traits_of(migration.spec.strategy).recovers and migration.status.handover is Handover.EVICT
 
@@ -153,26 +154,34 @@ def time_left(observation: Observation) -> timedelta:
 
 
 def deadline_of(migration: Migration, policy: Policy) -> datetime | None:
-    """Return when a move on eviction is given up for good; None for other moves.
+    """Return when a move on eviction, or off an evacuated node, is given up for good; None for other moves.
 
-    The requester of the move can shorten the configured time, not extend it.
+    The requester of a move on eviction can shorten the configured time, not extend it.
     """
-    if not traits_of(migration.spec.strategy).on_eviction:
+    traits = traits_of(migration.spec.strategy)
+    if traits.evacuates:
+        return migration.spec.deadline
+    if not traits.on_eviction:
         return None
     latest = migration.created + policy.safe_evictions.deadline
     return latest if migration.spec.deadline is None else min(latest, migration.spec.deadline)
 
 
 def deadline_exceeded(observation: Observation) -> Transition | None:
-    """Return the end of a move on eviction that took too long: the eviction is the API server's now."""
+    """Return the end of a move that took too long: the eviction is the API server's now."""
     deadline = deadline_of(observation.migration, observation.policy)
     if deadline is None or observation.now < deadline:
         return None
     step = observation.migration.status.step or "Queued"
-    words = (
-        f"not moved before the deadline of safe evictions ({deadline:%H:%M:%S} UTC); the last step was "
-        f"{step}. The next eviction of the pod is left to the API server and its budget"
-    )
+    if traits_of(observation.migration.spec.strategy).evacuates:
+        whose, then = "its node", "The pod is evicted without a move"
+    else:
+        whose, then = (
+            "safe evictions",
+            "The next eviction of the pod is left to the API server and its budget",
+        )
+    late = f"not moved before the deadline of {whose} ({deadline:%H:%M:%S} UTC)"
+    words = f"{late}; the last step was {step}. {then}"
     return Transition(Trigger.TIMED_OUT, words, DEADLINE_EXCEEDED, final=True)
 
 
@@ -288,7 +297,7 @@ class MigrationGroup:
 
 
 def waiting_for_group(observation: Observation) -> Transition | Wait | None:
-    """Why a migration that has not begun can't, as far as its group is the reason; None if it is not."""
+    """Return why its group keeps a migration from starting; None if it does not."""
     migration, group = observation.migration, group_of(observation.migration)
     if group is None:
         return None

@@ -1,6 +1,6 @@
 """The labels, annotations and names of the objects of a migration, and which objects belong to it.
 
-Labels are hints for people, never authority: everybody who may change a pod can remove or forge them. Names
+Labels are hints for people, never authority: every user who may change a pod can remove or forge them. Names
 follow from the PodMigration, so that another process that continues it finds what the first one created.
 
 Which objects belong to a migration is decided by what its PodMigration records. The copy of a bare pod is
@@ -21,13 +21,13 @@ from typing import Final
 
 from rescheduler.api.podmigration import (
     MAX_SIBLINGS,
-    ConditionType,
     ControllerReference,
-    Handover,
     Migration,
     label_value,
 )
 from rescheduler.api.well_known_names import (
+    DO_NOT_DISRUPT_ADDED_ANNOTATION,
+    KARPENTER_DO_NOT_DISRUPT_ANNOTATION,
     MIGRATED_FROM_LABEL,
     MIGRATION_ID_LABEL,
     ORIGINAL_POD_ANNOTATION,
@@ -71,7 +71,6 @@ __all__ = [
     "migration_labels",
     "migration_name",
     "original_pod_name",
-    "ready_seconds_lost",
     "recorded_siblings",
     "recorded_target",
     "replacement_of",
@@ -82,7 +81,7 @@ __all__ = [
 ANNOTATIONS: Final = (TIME_ANNOTATION, ORIGINAL_POD_ANNOTATION, ORIGINAL_POD_NAME_ANNOTATION)
 
 TOPOLOGY_LABEL_PREFIX: Final = "topology.kubernetes.io/"
-"""Of labels that newer servers copy from the node onto a pod: no template has them."""
+"""The prefix of labels that newer servers copy from the node to a pod: no template has them."""
 
 
 class MigrationLabelStatus(StrEnum):
@@ -109,7 +108,7 @@ def copy_annotations(migration: Migration, original_name: str, now: datetime) ->
 
 
 def source_annotations(pod: PodRecord, now: datetime) -> dict[str, str]:
-    """A pod that was moved before keeps what it says of its origin."""
+    """Return the annotations of the source; a pod that was moved before keeps what it says of its origin."""
     annotations = {TIME_ANNOTATION: _timestamp(now)}
     if ORIGINAL_POD_ANNOTATION not in pod.annotations:
         annotations |= {ORIGINAL_POD_ANNOTATION: pod.uid, ORIGINAL_POD_NAME_ANNOTATION: pod.name}
@@ -117,9 +116,12 @@ def source_annotations(pod: PodRecord, now: datetime) -> dict[str, str]:
 
 
 def metadata_to_remove(pod: PodRecord) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The labels and annotations that a roll-back takes off the source."""
+    """Return the labels and annotations that a rollback removes from the source."""
     moved_before = pod.annotations.get(ORIGINAL_POD_ANNOTATION, pod.uid) != pod.uid
-    return LABELS, (TIME_ANNOTATION,) if moved_before else ANNOTATIONS
+    annotations: tuple[str, ...] = (TIME_ANNOTATION,) if moved_before else ANNOTATIONS
+    if DO_NOT_DISRUPT_ADDED_ANNOTATION in pod.annotations:
+        annotations += (KARPENTER_DO_NOT_DISRUPT_ANNOTATION, DO_NOT_DISRUPT_ADDED_ANNOTATION)
+    return LABELS, annotations
 
 
 def labels_of_template(pod: PodRecord) -> dict[str, str]:
@@ -132,7 +134,7 @@ def labels_of_template(pod: PodRecord) -> dict[str, str]:
 
 
 def lock_of(pod: PodRecord) -> str:
-    """The migration that moves this pod now, as its label says; empty if none does."""
+    """Return the migration that moves this pod now, by its label; empty if none does."""
     if pod.labels.get(STATUS_LABEL) == MigrationLabelStatus.COMPLETED:
         return ""
     return pod.labels.get(MIGRATION_ID_LABEL, "")
@@ -148,7 +150,8 @@ def _timestamp(now: datetime) -> str:
 
 
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""As Kubernetes completes names: no vowels, so no words; nothing that is easily misread."""
+"""The characters of generated names, as in Kubernetes: no vowels, so no words, and none that is easily
+misread."""
 
 BUDGET_SUFFIX: Final = "-rescheduler-pdb"
 """What the name of every temporary budget ends with."""
@@ -225,8 +228,14 @@ def recorded_target(migration: Migration, pod_at: _PodAt) -> PodRecord | None:
 
 
 def copy_of(migration: Migration, pod_at: _PodAt) -> PodRecord | None:
-    """Return the copy that the migration has made, as far as it is there."""
+    """Return the copy that the migration has made, as far as it is there.
+
+    The name of a copy follows from the uid of its migration. So a user who may write the status can't have
+    any other pod removed as a copy.
+    """
     recorded = recorded_target(migration, pod_at)
+    if recorded is not None and recorded.name not in copy_names(migration):
+        recorded = None
     is_undone = migration.status.step in {MigrationStep.ROLLING_BACK, MigrationStep.FAILED}
     if recorded is not None or (migration.status.target_pod is not None and not is_undone):
         return recorded
@@ -251,7 +260,8 @@ def may_be_copy(pod: PodRecord, migration: Migration) -> bool:
 
 
 def is_temporary_budget(budget: BudgetRecord, migration: Migration) -> bool:
-    """Whether the migration has made this budget: it owns it, and it has the name that such a budget has."""
+    """Return whether the migration has made this budget: it owns it, and it has the name that such a budget
+    has."""
     workload = migration.status.workload or migration.status.owner
     return (
         workload is not None
@@ -270,8 +280,8 @@ def keeps_names(owner: ControllerReference | None) -> bool:
 
 
 def is_scaled_away(migration: Migration, owner: WorkloadRecord | None) -> bool:
-    """Whether its controller wants no pod in its place any more: it was scaled to nothing, or a StatefulSet
-    to fewer pods than the number of this one."""
+    """Return whether its controller wants no pod in its place any more: it was scaled to zero, or a
+    StatefulSet to fewer pods than the ordinal of this one."""
     if owner is None or owner.kind not in _SCALABLE_KINDS:
         return False
     ordinal = (
@@ -331,18 +341,3 @@ def _candidate_rank(migration: Migration, pod: PodRecord) -> tuple[bool, bool, b
         pod.created_s,
         pod.name,
     )
-
-
-def ready_seconds_lost(migration: Migration) -> float:
-    """Return the seconds from the handover until the successor was ready; 0 if it was ready before.
-
-    By our own clock on both sides: that of the API server may be another.
-    """
-    status = migration.status
-    handed_over = status.condition(ConditionType.HANDED_OVER)
-    if handed_over is None or handed_over.status != "True" or status.finished_at is None:
-        return 0.0
-    ready = status.condition(ConditionType.COPY_READY)
-    is_copied = status.handover is not Handover.EVICT and ready is not None and ready.status == "True"
-    until = ready.last_transition_time if is_copied and ready is not None else status.finished_at
-    return max(0.0, (until - handed_over.last_transition_time).total_seconds())

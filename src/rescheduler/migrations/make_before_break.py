@@ -8,9 +8,22 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rescheduler.api.podmigration import COPY_FAILING, ConditionType, Handover, PodReference
-from rescheduler.api.strategy_traits import traits_of
-from rescheduler.api.well_known_names import SCHEDULING_GATE
+import msgspec
+
+from rescheduler.api.podmigration import (
+    COPY_FAILING,
+    ConditionType,
+    Handover,
+    Migration,
+    MigrationPhase,
+    PodReference,
+    traits_of,
+)
+from rescheduler.api.well_known_names import (
+    KARPENTER_DO_NOT_DISRUPT_ANNOTATION,
+    KARPENTER_NODE_POOL_LABEL,
+    SCHEDULING_GATE,
+)
 from rescheduler.cluster.pod_record import (
     CRASH_LOOP,
     ContainerStateTerminated,
@@ -19,7 +32,13 @@ from rescheduler.cluster.pod_record import (
     PodRecord,
     cant_run_reason,
 )
-from rescheduler.migrations.effects import CreateCopy, LabelSource, NominateNode, RemoveSchedulingGate
+from rescheduler.migrations.effects import (
+    CreateCopy,
+    LabelSource,
+    NominateNode,
+    ProtectSource,
+    RemoveSchedulingGate,
+)
 from rescheduler.migrations.interruptions import (
     group_member_failed,
     interrupted,
@@ -38,7 +57,7 @@ from rescheduler.migrations.observation import (
     Transition,
     Wait,
 )
-from rescheduler.migrations.transition_table import Trigger
+from rescheduler.migrations.transition_table import MigrationStep, Trigger
 
 __all__ = [
     "FAILS_LIKE_SOURCE",
@@ -50,6 +69,7 @@ __all__ = [
     "source_lost",
     "starting",
     "why_not_adoptable",
+    "with_live_step",
 ]
 
 
@@ -119,7 +139,7 @@ def placing(observation: Observation) -> Decision:
 
 
 def _placing_anywhere(observation: Observation, copy: PodRecord) -> Decision:
-    """No node had room. The copy waits Pending, so that an autoscaler provides a node for it.
+    """Leave the copy Pending, because no node had room, so that an autoscaler provides a node for it.
 
     It gets no nomination: Karpenter and the cluster autoscaler ignore pods that have one.
     """
@@ -130,7 +150,31 @@ def _placing_anywhere(observation: Observation, copy: PodRecord) -> Decision:
             words = f"waiting for room: the copy could preempt {observation.may_preempt}"
             return Wait(again_at, words)
         return Perform(RemoveSchedulingGate(observation.target_reference))
-    return Wait(over_at, f"copy {copy.name} is Pending until a node has room for it")
+    waiting = Wait(over_at, f"copy {copy.name} is Pending until a node has room for it")
+    return _left_to_us(observation) or waiting
+
+
+def _left_to_us(observation: Observation) -> Perform | None:
+    """Annotate the source for Karpenter, once the scheduler has placed the copy.
+
+    Karpenter provides room for the pods of a node that it removes, and for their copies, too: it would
+    launch one node too many. The annotation has the form of a duration, so it loses its effect at the end of
+    the move, even if it is not removed. Karpenter before 1.12 does not know this form, and ignores it.
+    """
+    migration, source = observation.migration, observation.source
+    node = observation.nodes.get(migration.spec.source_node)
+    if (
+        source is None
+        or node is None
+        or not traits_of(migration.spec.strategy).on_eviction
+        or KARPENTER_NODE_POOL_LABEL not in node.labels
+        or KARPENTER_DO_NOT_DISRUPT_ANNOTATION in source.annotations
+    ):
+        return None
+    end_s = (observation.now + time_left(observation)).timestamp()
+    started_s = source.created_s if source.started_s is None else source.started_s
+    seconds = max(1, int(end_s) - started_s)
+    return Perform(ProtectSource(PodReference(source.name, source.uid), source.resource_version, seconds))
 
 
 def _wait_for_scheduler(observation: Observation, copy: PodRecord) -> Decision:
@@ -163,7 +207,8 @@ def starting(observation: Observation) -> Decision:
             COPY_FAILING,
             reports=(_copy_not_ready(observation, COPY_FAILING),),
         )
-    return Wait(observation.now + time_left(observation), f"waiting for copy {copy.name} to become ready")
+    waiting = Wait(observation.now + time_left(observation), f"waiting for copy {copy.name} to become ready")
+    return _left_to_us(observation) or waiting
 
 
 def settling(observation: Observation) -> Decision:
@@ -191,6 +236,45 @@ def settling(observation: Observation) -> Decision:
     )
 
 
+_BEFORE_EVICTION: Final = frozenset(
+    {
+        MigrationStep.MARKING,
+        MigrationStep.CREATING,
+        MigrationStep.PLACING,
+        MigrationStep.STARTING,
+        MigrationStep.SETTLING,
+    }
+)
+
+
+def with_live_step(
+    migration: Migration, copy: PodRecord | None, settle_time: timedelta, now: datetime
+) -> Migration:
+    """Return the migration with the step that its copy is in, for people to read.
+
+    The status has only the steps that the next process must know; `copy` shows the ones between them.
+    """
+    status = migration.status
+    if status.phase is not MigrationPhase.IN_PROGRESS or status.step not in _BEFORE_EVICTION or copy is None:
+        return migration
+    if not copy.node:
+        step, message = MigrationStep.PLACING, "waiting for the scheduler"
+        scheduled = copy.condition("PodScheduled")
+        if scheduled is not None and scheduled.reason == "Unschedulable":
+            message = f"the copy is unschedulable: {scheduled.message}"
+    elif not copy.is_ready:
+        step, message = MigrationStep.STARTING, f"waiting for copy {copy.name} to become ready"
+    elif status.step == MigrationStep.SETTLING and status.message:
+        return migration  # it waits for its group
+    else:
+        ready, rest_s = copy.condition("Ready"), settle_time.total_seconds()
+        since_s = ready.since_s if ready is not None else now.timestamp()
+        passed_s = min(max(now.timestamp() - since_s, 0.0), rest_s)
+        step, message = MigrationStep.SETTLING, f"copy ready, settling {passed_s:.0f}/{rest_s:.0f} s"
+    changed = msgspec.structs.replace(status, step=step, message=message)
+    return msgspec.structs.replace(migration, status=changed)
+
+
 def _is_copy_serving(observation: Observation) -> bool:
     """Return whether the copy is ready, on a node that can keep it."""
     copy = observation.target
@@ -198,9 +282,11 @@ def _is_copy_serving(observation: Observation) -> bool:
 
 
 def _copy_replaces_lost_source(observation: Observation) -> bool:
-    """The source is lost while its copy serves already: perhaps the budget allowed that only because of the
-    copy. Its controller wants a pod in its place. Of a pod without a controller, only a plain delete means
-    that it is not wanted any more."""
+    """Return whether the source is lost and its serving copy should take its place.
+
+    The budget may have allowed the loss only because of the copy, and the controller wants a pod in its
+    place. If the pod has no controller, only a plain delete means that it is no longer wanted.
+    """
     if observation.source_stands or not _is_copy_serving(observation):
         return False
     if observation.migration.status.owner is None:
@@ -287,7 +373,8 @@ def _is_source_failing(observation: Observation) -> bool:
 
 
 def _may_still_start(observation: Observation, status: ContainerStatus, reason: str) -> bool:
-    """The copy of a pod that failed elsewhere is judged as that was: a few crashes are not enough."""
+    """Return whether the copy may still start. The copy of a pod that failed elsewhere may crash a few times,
+    as the pod did."""
     return (
         traits_of(observation.migration.spec.strategy).recovers
         and reason == CRASH_LOOP

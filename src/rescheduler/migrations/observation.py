@@ -55,11 +55,11 @@ class RevalidationResult:
     owner: ControllerReference | None = None
     """The controller that the pod has now."""
     reason: str = ""
-    """In one word, for programs."""
+    """The reason in one word, for programs."""
     message: str = ""
-    """In words, for people."""
+    """The reason in words, for people."""
     waits_for_room: bool = False
-    """Approved without a target: the copy waits Pending until a node has room."""
+    """Whether the move is approved without a target: the copy waits Pending until a node has room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +91,13 @@ class Observation:
     locked_by: str = ""
     """The name of another running migration that has locked the source."""
     budgets: tuple[BudgetRecord, ...] = ()
-    """Those that cover the source, ours included."""
+    """The budgets that cover the source, including the temporary one."""
     nodes: Mapping[str, NodeRecord] = field(default_factory=dict)
     """Source and target node, and where the successor is, as far as they are there."""
     group: tuple[Migration, ...] = ()
     """The members of its group, itself included unless it came too late to be one."""
     revalidation: RevalidationResult | None = None
-    """Asked for at the check only."""
+    """The result of the revalidation; requested at the step Checking only."""
     has_turn: bool = True
     """Whether the limits allow it to begin."""
     obstacle: str = ""
@@ -123,7 +123,7 @@ class Observation:
 
     @property
     def source_serves(self) -> bool:
-        """Whether the source is ready, on a node that is there and ready."""
+        """Return whether the source is ready, on a node that is there and ready."""
         source = self.source
         return (
             source is not None
@@ -134,7 +134,7 @@ class Observation:
 
     @property
     def source_was_deleted(self) -> bool:
-        """Whether a client deleted the source on purpose (`kubectl delete`), or it has completed.
+        """Return whether a client deleted the source on purpose (`kubectl delete`), or it has completed.
 
         Everything else that ends a pod (eviction, preemption, a taint, the kubelet, pod garbage collection)
         sets its condition DisruptionTarget, or marks the pod as Failed. False if its end was not seen.
@@ -146,7 +146,7 @@ class Observation:
 
     @property
     def source_end(self) -> str:
-        """How the source ended, in words."""
+        """Describe how the source ended."""
         source = self.source or self.last_seen_source
         if source is None:
             return "gone for an unknown reason"
@@ -168,7 +168,8 @@ class Observation:
 
     @property
     def copy_is_all_that_is_left(self) -> bool:
-        """Whether a source without a controller was lost, not deleted, so that only its copy remains."""
+        """Return whether a source without a controller was lost, not deleted, so that only its copy
+        remains."""
         return (
             self.migration.status.handover is Handover.COPY
             and not self.source_stands
@@ -182,7 +183,7 @@ class Observation:
 
     @property
     def source_is_marked(self) -> bool:
-        """Whether our marks are on the source, or what somebody else has left of them."""
+        """Return whether our labels are on the source, or what other clients left of them."""
         if self.source is None or self.locked_by:
             return False
         status = self.source.labels.get(STATUS_LABEL, MigrationLabelStatus.COMPLETED)
@@ -223,12 +224,12 @@ class ConditionUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """Something that the table knows: the migration goes on to another step."""
+    """A transition in the table: the migration goes on to another step."""
 
     event: Trigger
     message: str = ""
     failure: str = ""
-    """In one word, where it leads to a roll-back."""
+    """The cause in one word, if the transition leads to a rollback."""
     final: bool = False
     """Whether trying again would be in vain."""
     reports: tuple[ConditionUpdate, ...] = ()

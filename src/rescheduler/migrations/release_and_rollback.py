@@ -9,8 +9,7 @@ source is evicted and the copy replaces it.
 from datetime import datetime
 from typing import Final
 
-from rescheduler.api.podmigration import ConditionType, Handover, PodReference
-from rescheduler.api.strategy_traits import traits_of
+from rescheduler.api.podmigration import ConditionType, Handover, PodReference, traits_of
 from rescheduler.api.well_known_names import SCHEDULING_GATE
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.migrations.effects import (
@@ -123,8 +122,8 @@ def _words(observation: Observation) -> str:
 
 
 def is_overdue(observation: Observation) -> bool:
-    """Neither a budget or source that does not recover, nor a finalizer of others on the copy, may hold the
-    way back for ever."""
+    """Return whether the rollback has waited too long for a budget, for the source, or for a foreign
+    finalizer on the copy."""
     moment = overdue_at(observation)
     return moment is not None and observation.now >= moment
 
@@ -286,7 +285,8 @@ def _is_being_adopted(observation: Observation, copy: PodRecord) -> bool:
 
 
 def _counts_for_budget(observation: Observation, copy: PodRecord) -> bool:
-    """Whether others may have been evicted because this copy serves: then its own budget decides, too."""
+    """Return whether others may have been evicted because this copy serves: then its own budget decides,
+    too."""
     return (
         copy.is_ready
         and not observation.node_is_lost(copy.node)
@@ -302,6 +302,6 @@ def _unlabel(source: PodRecord) -> UnlabelSource:
 def _may_retry(observation: Observation) -> bool:
     status = observation.migration.status
     if not traits_of(observation.migration.spec.strategy).retries:
-        # This target is tried now; where to next is decided anew, with what has been learnt.
+        # This target is tried now; the next one is chosen again, with what is known then.
         return False
     return not status.failure_is_final and status.attempts <= observation.policy.max_retries

@@ -7,21 +7,19 @@ policy       the daemon, when the configuration file changes
 steering     `WebhookPresence`, after every probe
 halts        `HaltMonitor`, at every evaluation
 is_stopping  the daemon, on SIGTERM
+node_deadlines  `NodeClaimWatch`, where Karpenter manages nodes
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
 from rescheduler.api.daemon_status import Halt, HaltReason
-from rescheduler.api.podmigration import EVICTION, MANUAL, Migration
-from rescheduler.api.strategy_traits import traits_of
+from rescheduler.api.podmigration import MANUAL, Migration, traits_of
 from rescheduler.cluster.sources.webhook_probe import NO_WEBHOOK_REGISTERED
 from rescheduler.config.policy import Policy
-from rescheduler.strategies.node_maintenance import NodeMaintenance
-from rescheduler.strategies.strategy_registry import strategies_of
 
 __all__ = ["RuntimeState", "RuntimeStateHolder", "SteeringStatus"]
 
@@ -47,6 +45,8 @@ class RuntimeState:
     halts: tuple[Halt, ...] = ()
     """Halts of the whole cluster and of single namespaces."""
     is_stopping: bool = False
+    node_deadlines: Mapping[str, datetime] = field(default_factory=dict)
+    """When Karpenter removes nodes, whatever still runs on them."""
 
     @cached_property
     def cluster_halts(self) -> tuple[Halt, ...]:
@@ -58,21 +58,12 @@ class RuntimeState:
 
     @cached_property
     def halt_keys(self) -> frozenset[tuple[HaltReason, str]]:
-        """What identifies the halts, without messages that change every second."""
+        """Return what identifies the halts, without messages that change every second."""
         return frozenset((halt.reason, halt.namespace) for halt in self.halts)
-
-    @cached_property
-    def urgent_strategies(self) -> frozenset[str]:
-        """Strategies whose moves start before others, and whose pods have to leave their node.
-
-        NodeMaintenance is always urgent: `rescheduler drain` uses it even if the policy does not enable it.
-        """
-        urgent = {each.name for each in strategies_of(self.policy) if each.urgent}
-        return frozenset({MANUAL, EVICTION, NodeMaintenance.name, *urgent})
 
     @property
     def steers(self) -> bool:
-        """Whether the webhook or the scheduler extender sends replacements to their target."""
+        """Return whether the webhook or the scheduler extender sends replacements to their target."""
         return self.steering.steers or self.policy.scheduler_extender
 
     @property
@@ -81,12 +72,12 @@ class RuntimeState:
 
     @property
     def is_winding_down(self) -> bool:
-        """Whether queued migrations are cancelled, because a dry run executes none."""
+        """Return whether queued migrations are cancelled, because a dry run executes none."""
         return self.policy.dry_run
 
     @property
     def may_act(self) -> bool:
-        """Whether anything may start in the cluster as a whole."""
+        """Return whether anything may start in the cluster as a whole."""
         return not (self.is_stopping or self.policy.dry_run or self.cluster_halts)
 
     @property
@@ -100,7 +91,8 @@ class RuntimeState:
             return False
         if not traits_of(migration.spec.strategy).ignores_windows and not self.policy.in_window(now):
             return False
-        if traits_of(migration.spec.strategy).on_eviction:
+        traits = traits_of(migration.spec.strategy)
+        if traits.on_eviction or traits.evacuates:
             return not any(
                 halt.reason.stops_safe_evictions and halt.namespace in {"", migration.namespace}
                 for halt in self.halts

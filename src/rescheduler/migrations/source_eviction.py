@@ -134,14 +134,14 @@ NO_ROOM: Final = "NoRoomForReplacement"
 """The failure of a migration whose pod would be evicted and find no node."""
 
 _MAX_RECORD_AGE: Final = timedelta(seconds=3)
-"""An eviction is asked for so long after it was put on record at most: the webhook guards the handover for a
-few seconds from then on."""
+"""The longest time between recording an eviction and requesting it: the webhook guards the handover only for
+a few seconds from the record on."""
 
 GUARD_INTERVAL: Final = timedelta(seconds=30)
-"""From one window in which the webhook guards a handover to the next of the same migration."""
+"""The time between two windows in which the webhook guards a handover of the same migration."""
 
 _GUARD_PROPAGATION: Final = timedelta(milliseconds=500)
-"""How long every replica of the webhook is given to hear of the eviction, where others depend on that."""
+"""How long every replica of the webhook has to observe the eviction, where others depend on that."""
 
 
 def evicting_beside_copy(observation: Observation) -> Decision:
@@ -205,7 +205,7 @@ def evicting(observation: Observation) -> Decision:
 
 
 def _record_first(observation: Observation) -> Decision | None:
-    """The webhook has to hear of the eviction before the ReplicaSet does."""
+    """Wait until the webhook has observed the eviction, before the ReplicaSet does."""
     if observation.migration.status.handover is not Handover.ADOPT:
         return None
     requested_at = observation.migration.status.eviction_requested_at
@@ -229,14 +229,15 @@ def with_eviction_requested(observation: Observation) -> Migration:
 
 
 def depends_on_webhook(observation: Observation) -> bool:
-    """Whether the eviction would do harm if the webhook does not answer: then that is found out first."""
+    """Return whether the eviction would do harm if the webhook does not answer: then that is found out
+    first."""
     if observation.migration.status.handover is Handover.ADOPT:
         return bool(observation.may_preempt)
     return observation.migration.status.handover is Handover.EVICT and not _may_go_unsteered(observation)
 
 
 def _exhausted_budget(observation: Observation) -> BudgetRecord | None:
-    """A budget that says itself that it allows nothing: its next change is the time to ask."""
+    """Return a budget whose status allows no disruption: its next change is the time to ask again."""
     if observation.source is None or not observation.source.is_ready:
         return None  # Pods that are not ready may go even under a budget that is spent.
     return next(
@@ -308,7 +309,7 @@ def _unguarded(observation: Observation) -> Transition | None:
 
 
 def _without_room(observation: Observation) -> Transition | None:
-    """The room that there was at the check was taken since."""
+    """Return the transition for a target whose room was taken since the check."""
     return Transition(Trigger.WORKLOAD_CHANGED, observation.no_room, NO_ROOM) if observation.no_room else None
 
 

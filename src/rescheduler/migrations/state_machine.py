@@ -132,6 +132,8 @@ def invalid_status(migration: Migration) -> str:
     if step not in _DECIDERS[handover]:
         how = "whose handover is not chosen" if handover is Handover.AUTO else f"by {handover}"
         return f"invalid status: a migration {how} has no step {step}"
+    if status.phase is not phase_of(MigrationStep(step)):
+        return f"invalid status: step {step} is not of phase {status.phase}"
     if step == MigrationStep.ADOPTING and status.owner is None:
         return "invalid status: it does not name the owner that adopts the copy"
     moments = [status.step_since, status.started_at, status.handed_over_at, status.finished_at]
@@ -148,8 +150,8 @@ def decide(observation: Observation) -> Decision:
 
 
 def _leave_invalid_alone(observation: Observation, why: str) -> Decision:
-    """Nothing is done by guessing. One that is cancelled is let go: then its pods are cleaned up like those
-    of a migration that was removed by force, by the names and uids on record, read live."""
+    """Do nothing with an invalid migration, because any action would be a guess. If it is cancelled, it loses
+    its finalizer: then its pods are cleaned up as after a removal by force, by uids on record, read live."""
     if observation.migration.is_cancelled and FINALIZER in observation.migration.finalizers:
         return Perform(RemoveFinalizer())
     return Wait(message=why)
@@ -213,7 +215,7 @@ _CONDITION_OF_TRIGGER: Final[Mapping[Trigger, ConditionUpdate]] = {
 
 
 def advance(observation: Observation, transition: Transition) -> Migration:
-    """The migration one step further; raises `IllegalEvent` where the table has none."""
+    """Return the migration one step further; raise `IllegalTransition` if the table has none for it."""
     migration, now, message = observation.migration, observation.now, _truncated(transition.message)
     before = migration.status
     step = next_step(handover_of(migration), step_of(migration), transition.event)
@@ -242,13 +244,14 @@ def advance(observation: Observation, transition: Transition) -> Migration:
 
 
 def _is_already_handed_over(before: MigrationStatus, event: Trigger) -> bool:
-    """A source that was lost has not been evicted by us, too."""
+    """Return whether the source was evicted already; one that was lost was not evicted by us."""
     handed_over = before.condition(ConditionType.HANDED_OVER)
     return event is Trigger.SOURCE_LEFT and handed_over is not None and handed_over.status == "True"
 
 
 def with_wait_message(observation: Observation, wait: Wait) -> Migration:
-    """The same step, with what it waits for: for people. What makes no sense is not written over."""
+    """Return the same step with a message that says what it waits for. An invalid status is not
+    overwritten."""
     if invalid_status(observation.migration):
         return observation.migration
     message = _truncated(wait.message)
@@ -384,7 +387,7 @@ def _with_jitter(observation: Observation, pause: timedelta) -> timedelta:
 def with_conditions(
     status: MigrationStatus, reports: tuple[ConditionUpdate, ...], message: str, now: datetime
 ) -> MigrationStatus:
-    """The time of a condition is that of its last change from true to false or back."""
+    """Return the status with these conditions; the time of a condition changes only with its status."""
     conditions = {each.type: each for each in status.conditions}
     for report in reports:
         value = "True" if report.holds else "False"

@@ -31,17 +31,17 @@ class MigrationStep(StrEnum):
     QUEUED = "Queued"
     """Waits for its turn: limits, windows, the time of the next try."""
     CHECKING = "Checking"
-    """May it still move, how, and where to? Nothing has been touched yet."""
+    """Checks whether the pod may still move, how, and to which node. Nothing has been touched yet."""
     MARKING = "Marking"
     """The label on the source pod is the lock: one migration per pod."""
     CREATING = "Creating"
-    """The copy, held back by a scheduling gate of ours."""
+    """The copy, held back by our scheduling gate."""
     PLACING = "Placing"
     """The target is nominated and the gate opened: the scheduler decides, by all its rules."""
     STARTING = "Starting"
-    """Until the copy is ready."""
+    """Waits until the copy is ready."""
     SETTLING = "Settling"
-    """Until it is available, and load balancers have noticed."""
+    """Waits until the copy is available, and load balancers have noticed."""
     PROTECTING = "Protecting"
     """A temporary budget for a workload that has none; and the replacement's steering is known."""
     EVICTING = "Evicting"
@@ -53,7 +53,7 @@ class MigrationStep(StrEnum):
     RELEASING = "Releasing"
     """What was temporary goes; what is to stay is marked as completed."""
     ROLLING_BACK = "RollingBack"
-    """Everything of ours goes, and the source stays as it was."""
+    """Everything that we created is removed, and the source stays as it was."""
     COMPLETED = "Completed"
     FAILED = "Failed"
 
@@ -135,7 +135,7 @@ _COPY_STEPS: Final = (
     MigrationStep.STARTING,
     MigrationStep.SETTLING,
 )
-"""While the copy comes up beside the source."""
+"""The steps in which the copy starts beside the source."""
 
 _COPY_TRANSITIONS: Final[TransitionTable] = {
     (MigrationStep.MARKING, Trigger.MARKED): MigrationStep.CREATING,
@@ -224,14 +224,14 @@ TRANSITIONS: Final[Mapping[Handover, TransitionTable]] = {
 
 
 class IllegalTransition(Exception):  # noqa: N818 - reads as what happened
-    """A step that does not know this event: nothing was changed."""
+    """The step does not know this event: nothing was changed."""
 
     def __init__(self, handover: Handover, step: MigrationStep, event: Trigger) -> None:
         super().__init__(f"a migration by {handover} has no transition for {event.name} at {step}")
 
 
 def next_step(handover: Handover, step: MigrationStep, event: Trigger) -> MigrationStep:
-    """Raises `IllegalEvent`."""
+    """Return the next step; raise `IllegalTransition`."""
     try:
         return TRANSITIONS[handover][step, event]
     except KeyError:

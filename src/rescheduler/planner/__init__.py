@@ -1,1 +1,1 @@
-"""From proposals to a plan: who may move, which moves are made, in which order, and why."""
+"""The planner turns proposals into a plan: who may move, which moves are made, in which order, and why."""

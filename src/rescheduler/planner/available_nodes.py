@@ -28,7 +28,7 @@ class UnavailableNodes:
     rule: str
     """Named as the scheduler's plugin, or `Planner`."""
     reason: str
-    """In the scheduler's own words: "Insufficient cpu"."""
+    """The reason in the scheduler's own words: "Insufficient cpu"."""
     nodes: tuple[tuple[str, str], ...]
     """Names, each with its own details: "requests 2000m, 1500m of 8000m free"."""
 
@@ -70,10 +70,12 @@ def node_availability(
     )
 
 
-def availability_message(found: NodeAvailability) -> str:
+def availability_message(availability: NodeAvailability) -> str:
     """Return one line: "0/12 nodes are available: 3 Insufficient cpu (n1 asks 2000m, …), 9 node(s) …"."""
-    parts = ", ".join(f"{len(each.nodes)} {each.reason}{_example_nodes(each)}" for each in found.forbidden)
-    return f"{len(found.available)}/{found.nodes} nodes are available: {parts}"
+    parts = ", ".join(
+        f"{len(each.nodes)} {each.reason}{_example_nodes(each)}" for each in availability.forbidden
+    )
+    return f"{len(availability.available)}/{availability.nodes} nodes are available: {parts}"
 
 
 def _example_nodes(each: UnavailableNodes) -> str:

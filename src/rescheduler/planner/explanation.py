@@ -1,21 +1,26 @@
-"""Explain a pod or a node as data: may it move, why not, where could it go, what forbids each other node."""
+"""Explain a pod or a node as data: may it move, why not, where could it go, what forbids each other node; and
+how many pods are left on nodes in maintenance."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from typing import Final
 
 import numpy as np
 
+from rescheduler.api.daemon_status import NodeInMaintenance
 from rescheduler.api.podmigration import MAX_GROUP_SIZE, Handover
-from rescheduler.cluster.node_record import in_maintenance
-from rescheduler.cluster.snapshot import NO_ROW, Flags, Snapshot, closed_because, open_nodes
+from rescheduler.cluster.node_autoscalers import NO_REMOVAL, NodeRemoval
+from rescheduler.cluster.node_record import NodeEvacuation, evacuation_of, in_maintenance, is_cordoned_by
+from rescheduler.cluster.pod_record import PodRecord, belongs_to_node
+from rescheduler.cluster.snapshot import NO_ROW, Flags, Snapshot, closed_because, open_nodes, profile_of
 from rescheduler.config.policy import Policy
 from rescheduler.planner.available_nodes import NodeAvailability, node_availability
 from rescheduler.planner.handover_choice import ASSUMED_STEERED, HandoverChoice
 from rescheduler.planner.move_sequence import PodGroups
-from rescheduler.planner.plan import Rejection
-from rescheduler.planner.plan_builder import node_load_percentages, percent_of_allocatable
+from rescheduler.planner.plan import Plan, Rejection
+from rescheduler.planner.plan_builder import assumed_shutdowns, node_load_percentages, percent_of_allocatable
 from rescheduler.planner.protections.eligibility import Eligibility
 from rescheduler.planner.reasons import Reason
 from rescheduler.recovery.recovery_explanation import (
@@ -26,7 +31,17 @@ from rescheduler.recovery.recovery_explanation import (
 )
 from rescheduler.rules.placement import Placement
 
-__all__ = ["ExplainedPod", "NodeExplanation", "PodExplanation", "explain_node", "explain_pod"]
+__all__ = [
+    "NOT_ENABLED",
+    "ExplainedPod",
+    "NodeExplanation",
+    "PodExplanation",
+    "explain_node",
+    "explain_pod",
+    "is_stuck_terminating",
+    "maintenance_status",
+    "must_leave_node",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +64,10 @@ class PodExplanation:
     members: tuple[str, ...]
     """All pods of the group."""
     places: NodeAvailability | None
-    """Where it could go by itself, and what forbids every other node; None if it is on no node."""
+    """The nodes that the pod could move to by itself, and what forbids every other; None if it is on no
+    node."""
     recovery: RecoveryExplanation | None = None
-    """Whether it keeps failing, and what is done about it; None if there is nothing to say about that."""
+    """Whether it keeps failing, and what is done about it; None if it does not fail."""
     kept_from_recovery_by: tuple[Rejection, ...] = ()
     """What keeps it from being moved because it fails."""
     assumptions: tuple[str, ...] = ()
@@ -82,7 +98,7 @@ class NodeExplanation:
     schedulable: bool
     in_maintenance: bool
     loads: dict[str, float]
-    """In percent of allocatable, by resource."""
+    """Percent of allocatable, by resource."""
     tenants: tuple[ExplainedPod, ...]
     could_come: int
     """How many pods of other nodes may be moved and fit here; at least, if not all were asked."""
@@ -96,6 +112,10 @@ class NodeExplanation:
     """Whether moves may start at all at this time."""
     suspicion: SuspectNodeExplanation | None = None
     """Why it is the last place to send pods to; None if it is not."""
+    evacuation: NodeEvacuation | None = None
+    """Why it is evacuated, and until when; None if it is not."""
+    removal: NodeRemoval = NO_REMOVAL
+    """Which component removes it once it is empty, or why none does."""
 
 
 _EXAMPLES = 10
@@ -109,6 +129,7 @@ def explain_pod(
     """Explain a pod; `steered` and `guarded` as for a plan. Raises `KeyError` if it doesn't exist."""
     row = snapshot.pods.row[key]
     pod = snapshot.pods.records[row]
+    policy = profile_of(snapshot, policy, pod.namespace, pod.node)
     usual, urgent, recovering = (
         Eligibility(
             snapshot, policy, urgent=hurry, steered=steered is not False, guarded=guarded, recovering=failing
@@ -116,14 +137,16 @@ def explain_pod(
         for hurry, failing in ((False, False), (True, False), (True, True))
     )
     recovery = explain_failing_pod(snapshot, policy, row)
-    choice = urgent.choice(row)  # which also says what only maintenance would put up with
+    choice = urgent.choice(row)  # also with handovers that only maintenance accepts
     groups = PodGroups(snapshot, policy.pod_group_label)
     group = groups.of(row)
     found = None
     if snapshot.pods.node[row] != NO_ROW:
         # Also for pods that can't move: the operator wants both answers. Without a handover, be strict.
         stays = choice.handover.source_stays if isinstance(choice, HandoverChoice) else True
-        found = node_availability(Placement(snapshot), row, source_stays=stays, open_to=open_nodes(snapshot))
+        found = node_availability(
+            Placement(snapshot), row, source_stays=stays, open_to=open_nodes(snapshot, policy)
+        )
     return PodExplanation(
         pod=key,
         node=pod.node,
@@ -137,8 +160,9 @@ def explain_pod(
         places=found,
         recovery=recovery,
         kept_from_recovery_by=tuple(recovering.refusals(row)) if recovery and recovery.needs_move else (),
-        assumptions=_assumed(
-            steered, isinstance(choice, HandoverChoice) and choice.handover is Handover.EVICT
+        assumptions=(
+            *_assumed(steered, isinstance(choice, HandoverChoice) and choice.handover is Handover.EVICT),
+            *(assumed_shutdowns([pod]) if isinstance(choice, HandoverChoice) else ()),
         ),
         in_window=_in_window(snapshot, policy),
     )
@@ -172,18 +196,21 @@ def explain_node(
     row = snapshot.nodes.row[name]
     nodes = snapshot.nodes
     record = nodes.records[row]
-    urgent = in_maintenance(record) or not nodes.schedulable[row]
-    eligible = partial(Eligibility, snapshot, policy, steered=steered is not False, guarded=guarded)
-    leaving = eligible(urgent=urgent)
-    placement, open_to = Placement(snapshot), open_nodes(snapshot)
-    closed = closed_because(snapshot, row)
-    coming, all_asked = (
-        ([], True) if closed else _could_come(snapshot, placement, row, eligible(urgent=False))
-    )
+    evacuation = evacuation_of(record, policy.evacuate_on, snapshot.taken_at_s)
+    urgent = in_maintenance(record) or evacuation is not None or not nodes.schedulable[row]
+    eligible = partial(Eligibility, snapshot, steered=steered is not False, guarded=guarded)
+    leaving = _by_profile(snapshot, policy, partial(eligible, urgent=urgent))
+    arriving = _by_profile(snapshot, policy, partial(eligible, urgent=False))
+    placement, open_to = Placement(snapshot), open_nodes(snapshot, policy)
+    closed = closed_because(snapshot, policy, row)
+    coming, all_asked = ([], True) if closed else _could_come(snapshot, placement, row, arriving)
     tenants = tuple(
-        _explained_pod(leaving, placement, pod, open_to) for pod in snapshot.pods.on(row).tolist()
+        _explained_pod(leaving(pod), placement, pod, open_to) for pod in snapshot.pods.on(row).tolist()
     )
-    handovers = [*(each.handover for each in tenants if not each.kept_by), *map(leaving.handover, coming)]
+    handovers = [
+        *(each.handover for each in tenants if not each.kept_by),
+        *(arriving(pod).handover(pod) for pod in coming),
+    ]
     return NodeExplanation(
         node=name,
         ready=bool(nodes.ready[row]),
@@ -198,11 +225,27 @@ def explain_node(
         assumptions=_assumed(steered, Handover.EVICT in handovers),
         in_window=_in_window(snapshot, policy),
         suspicion=explain_suspect_node(snapshot, policy, name),
+        evacuation=evacuation,
+        removal=snapshot.autoscalers().as_configured(policy.node_autoscaler).removal_of(record),
     )
 
 
 def _assumed(steered: bool | None, is_evicted: bool) -> tuple[str, ...]:
     return (ASSUMED_STEERED,) if steered is None and is_evicted else ()
+
+
+def _by_profile(
+    snapshot: Snapshot, policy: Policy, make: Callable[[Policy], Eligibility]
+) -> Callable[[int], Eligibility]:
+    """Return what finds the eligibility of a pod, by the policy of its profile."""
+    made = [(each, make(each)) for each in policy.every_profile]
+
+    def of(row: int) -> Eligibility:
+        pod = snapshot.pods.records[row]
+        profile = profile_of(snapshot, policy, pod.namespace, pod.node)
+        return next(found for each, found in made if each is profile)
+
+    return of
 
 
 def _explained_pod(eligibility: Eligibility, placement: Placement, pod: int, open_to: Flags) -> ExplainedPod:
@@ -216,9 +259,9 @@ def _explained_pod(eligibility: Eligibility, placement: Placement, pod: int, ope
 
 
 def _could_come(
-    snapshot: Snapshot, placement: Placement, node: int, eligibility: Eligibility
+    snapshot: Snapshot, placement: Placement, node: int, eligibility: Callable[[int], Eligibility]
 ) -> tuple[list[int], bool]:
-    """From the most loaded nodes first: those would be the ones to send pods. And whether all were asked."""
+    """Return pods that could come, from the most loaded nodes first, and whether all pods were checked."""
     fullness = percent_of_allocatable(snapshot.nodes.load, snapshot.nodes.allocatable)[:, :2].max(axis=1)
     found: list[int] = []
     asked = 0
@@ -227,8 +270,128 @@ def _could_come(
             if asked >= _MOST_ASKED:
                 return found, False
             asked += 1
-            if eligibility.refusal(pod) is None:
-                stays = eligibility.handover(pod).source_stays
+            if eligibility(pod).refusal(pod) is None:
+                stays = eligibility(pod).handover(pod).source_stays
                 if placement.fits_on(pod, node, source_stays=stays):
                     found.append(pod)
     return found, True
+
+
+_TEMPORARY_REASONS: Final = frozenset(
+    {
+        Reason.ALREADY_MOVING,
+        Reason.TERMINATING,
+        Reason.PLAN_FULL,
+        Reason.OUTSIDE_WINDOW,
+        Reason.EVICTION_HANDLED,
+    }
+)
+"""Refusals that mean only that the pod has not moved yet."""
+
+_MOST_NAMED: Final = 10
+_STRATEGY: Final = "NodeMaintenance"
+
+_SLOWEST_END_S: Final = 30.0
+"""How much longer than its grace period a pod may take to end, on a busy node."""
+
+NOT_ENABLED: Final = (
+    "NodeMaintenance is not in enabledStrategies, so the node is not emptied: "
+    "enable it, or use `rescheduler drain`"
+)
+
+
+def must_leave_node(pod: PodRecord) -> bool:
+    """Return whether the pod must leave before its node is empty: it uses the node and is not bound to it."""
+    return not belongs_to_node(pod) and not pod.is_finished
+
+
+def is_stuck_terminating(pod: PodRecord, now_s: float) -> bool:
+    """Return whether its deletion is overdue: its kubelet does not respond, or a finalizer blocks it."""
+    return pod.deleted_s is not None and now_s > pod.deleted_s + _SLOWEST_END_S
+
+
+def maintenance_status(
+    snapshot: Snapshot,
+    plan: Plan,
+    policy: Policy,
+    *,
+    enabled: bool = True,
+    only: Collection[str] | None = None,
+) -> tuple[NodeInMaintenance, ...]:
+    """Return the status of all nodes that are in maintenance or evacuated, or of those that are named.
+
+    `enabled` says whether NodeMaintenance is enabled. If it isn't, `rescheduler drain` empties the nodes that
+    are cordoned in its name.
+    """
+    evacuated = {
+        node.name: evacuation
+        for node in snapshot.nodes.records
+        if (evacuation := evacuation_of(node, policy.evacuate_on, snapshot.taken_at_s)) is not None
+    }
+    drained = {node.name for node in snapshot.nodes.records if enabled or is_cordoned_by(node, _STRATEGY)}
+    names = [
+        node.name
+        for node in snapshot.nodes.records
+        if (in_maintenance(node) or node.name in evacuated if only is None else node.name in only)
+    ]
+    left: dict[str, list[str]] = {name: [] for name in names}
+    held_back = set()
+    ending = dict.fromkeys(names, 0)
+    for pod in snapshot.pods.records if names else ():
+        if pod.node in left and must_leave_node(pod):
+            left[pod.node].append(pod.key)
+            ending[pod.node] += pod.is_terminating
+            if is_stuck_terminating(pod, snapshot.taken_at_s):
+                held_back.add(pod.key)
+    refusals = {
+        each.subject: each
+        for each in plan.refused
+        if each.reason not in _TEMPORARY_REASONS
+        or (each.reason == Reason.TERMINATING and each.subject in held_back)
+    }
+    return tuple(
+        _maintenance_of(
+            name,
+            pods,
+            [refusals[pod] for pod in pods if pod in refusals],
+            evacuated.get(name),
+            ending=ending[name],
+            is_drained=name in drained,
+        )
+        for name, pods in left.items()
+    )
+
+
+def _maintenance_of(
+    name: str,
+    pods: list[str],
+    kept: list[Rejection],
+    evacuation: NodeEvacuation | None,
+    *,
+    ending: int,
+    is_drained: bool,
+) -> NodeInMaintenance:
+    blocked = tuple(f"{each.subject}: {each.reason}, {each.detail}" for each in kept[:_MOST_NAMED])
+    if len(kept) > _MOST_NAMED:
+        blocked += (f"and {len(kept) - _MOST_NAMED} more",)
+    is_enabled = is_drained or evacuation is not None or not pods
+    message = _progress_message(len(pods), len(kept), ending) if is_enabled else NOT_ENABLED
+    if evacuation is not None:
+        message = f"{_evacuation_message(evacuation)}: {message}"
+    return NodeInMaintenance(name, len(pods), blocked, message)
+
+
+def _evacuation_message(evacuation: NodeEvacuation) -> str:
+    if evacuation.deadline_s is None:
+        return f"evacuated ({evacuation.reason})"
+    deadline = datetime.fromtimestamp(evacuation.deadline_s, UTC)
+    return f"evacuated ({evacuation.reason}), pods are evicted at {deadline:%H:%M:%S} UTC"
+
+
+def _progress_message(left: int, blocked: int, ending: int) -> str:
+    if not left:
+        return "empty"
+    pods = "1 pod is" if left == 1 else f"{left} pods are"
+    parts = [f"{blocked} can't be moved"] * bool(blocked)
+    parts += [f"{ending} {'is' if ending == 1 else 'are'} terminating"] * bool(ending)
+    return f"{pods} still there" + (f", of which {' and '.join(parts)}" if parts else "")

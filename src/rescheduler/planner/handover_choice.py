@@ -40,7 +40,8 @@ _ONE_NODE = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
 
 
 def exclusive_claim(pod_class: PodClass, storage: Storage) -> str:
-    """A claim that outlives the pod and can be used on one node only: a copy elsewhere could not start."""
+    """Return a claim that outlives the pod and can be used on one node only: a copy elsewhere could not
+    start."""
     return next(exclusive_claims(pod_class, storage), "")
 
 
@@ -59,7 +60,8 @@ def unknown_claim(pod_class: PodClass, storage: Storage) -> str:
 
 
 def local_data(pod_class: PodClass, storage: Storage, *, replaceable: bool) -> str:
-    """What it keeps on its node, in words. A pod that is `replaceable` keeps nothing in an emptyDir."""
+    """Return what data the pod keeps on its node, in words. A `replaceable` pod keeps nothing in an
+    emptyDir."""
     for volume in pod_class.volumes:
         if volume.kind == HOST_PATH_VOLUME:
             return f"hostPath {volume.name}"
@@ -131,9 +133,9 @@ class HandoverChooser:
         self._configured = policy.handovers
 
     def choose(self, pod: PodRecord, pod_class: PodClass) -> HandoverChoice | ImpossibleHandover:
-        line = self._line(pod.namespace, pod.owner)
-        unknown = self._unknown(line)
-        asked = self._asked(pod, line)
+        chain = self._controller_chain(pod.namespace, pod.owner)
+        unknown = self._unknown(chain)
+        asked = self._asked(pod, chain)
         if isinstance(asked, ImpossibleHandover):
             return asked
         if unknown is not None and asked is None:
@@ -141,23 +143,23 @@ class HandoverChooser:
         claim = exclusive_claim(pod_class, self._snapshot.storage)
         assumed = (
             _ASSUMED_WORKLOADS
-            if line.owner is not None and line.top_record is None and unknown is None
+            if chain.owner is not None and chain.top_record is None and unknown is None
             else ""
         )
         if asked is None or asked is Handover.AUTO:
-            return _automatic_choice(line, claim, assumed, foreign=unknown is not None)
-        return _configured_choice(asked, line, claim)
+            return _automatic_choice(chain, claim, assumed, foreign=unknown is not None)
+        return _configured_choice(asked, chain, claim)
 
-    def _line(self, namespace: str, owner: OwnerReference | None) -> _ControllerChain:
+    def _controller_chain(self, namespace: str, owner: OwnerReference | None) -> _ControllerChain:
         known = self._snapshot.controllers
         record = controller_of(known, namespace, owner)
         above = record.owner if record is not None else None
         above_record = controller_of(known, namespace, above)
         return _ControllerChain(owner, record, above, above_record)
 
-    def _unknown(self, line: _ControllerChain) -> ImpossibleHandover | None:
-        """Return whether we know how the pod's owner replaces its pods."""
-        owner, above = line.owner, line.above
+    def _unknown(self, chain: _ControllerChain) -> ImpossibleHandover | None:
+        """Return why the handover is impossible if we don't know how the pod's owner replaces its pods."""
+        owner, above = chain.owner, chain.above
         if owner is None:
             return None
         if not any(_is_kind(owner, kind, group) for kind, group in _KNOWN):
@@ -166,9 +168,9 @@ class HandoverChooser:
                 f"its owner is of the unknown kind {_qualified_kind(owner)}",
                 _object_name(owner),
             )
-        if line.record is None and owner.kind in self._kinds_read:
+        if chain.record is None and owner.kind in self._kinds_read:
             return ImpossibleHandover(Reason.OWNER_UNKNOWN, "its owner does not exist", _object_name(owner))
-        if not line.is_replica_set or above is None:
+        if not chain.is_replica_set or above is None:
             return None
         if not _is_kind(above, "Deployment", "apps"):
             return ImpossibleHandover(
@@ -176,7 +178,7 @@ class HandoverChooser:
                 f"its ReplicaSet belongs to a {_qualified_kind(above)}",
                 _object_name(above),
             )
-        if line.above_record is None and above.kind in self._kinds_read:
+        if chain.above_record is None and above.kind in self._kinds_read:
             return ImpossibleHandover(
                 Reason.OWNER_UNKNOWN, "its Deployment does not exist", _object_name(above)
             )
@@ -186,16 +188,16 @@ class HandoverChooser:
     def _kinds_read(self) -> frozenset[str]:
         return frozenset(record.kind for record in self._snapshot.controllers.values())
 
-    def _asked(self, pod: PodRecord, line: _ControllerChain) -> Handover | ImpossibleHandover | None:
+    def _asked(self, pod: PodRecord, chain: _ControllerChain) -> Handover | ImpossibleHandover | None:
         """Return the handover from the annotation, else from the configuration; None if neither sets it."""
-        for marks in _marks(pod, line):
-            if (wanted := marks.get(HANDOVER_ANNOTATION)) is not None:
+        for annotations in _annotations_that_count(pod, chain):
+            if (wanted := annotations.get(HANDOVER_ANNOTATION)) is not None:
                 return _parse_handover(wanted)
-        if line.owner is None:
+        if chain.owner is None:
             return self._configured.get("Pod")
-        return self._configured_for(line.top) or (
+        return self._configured_for(chain.top) or (
             # What is said of ReplicaSets holds for those of Deployments too, but not for those of strangers.
-            self._configured_for(line.owner) if self._unknown(line) is None else None
+            self._configured_for(chain.owner) if self._unknown(chain) is None else None
         )
 
     def _configured_for(self, owner: OwnerReference | None) -> Handover | None:
@@ -208,10 +210,10 @@ _KNOWN = (("ReplicaSet", "apps"), ("StatefulSet", "apps"), ("Job", "batch"))
 
 
 def _automatic_choice(
-    line: _ControllerChain, claim: str, assumed: str, *, foreign: bool
+    chain: _ControllerChain, claim: str, assumed: str, *, foreign: bool
 ) -> HandoverChoice | ImpossibleHandover:
-    record = line.top_record
-    if line.owner is None:
+    record = chain.top_record
+    if chain.owner is None:
         if claim:
             return ImpossibleHandover(
                 Reason.HANDOVER_IMPOSSIBLE,
@@ -223,8 +225,10 @@ def _automatic_choice(
         return ImpossibleHandover(
             Reason.ROLLING_OUT, f"{record.kind} {record.key} is rolling out", record.key
         )
-    if not line.is_replica_set:
-        return HandoverChoice(Handover.EVICT, f"only its {line.owner.kind} can create its successor", assumed)
+    if not chain.is_replica_set:
+        return HandoverChoice(
+            Handover.EVICT, f"only its {chain.owner.kind} can create its successor", assumed
+        )
     if foreign:
         return HandoverChoice(Handover.EVICT, "it is not known whether its owner tolerates an extra pod")
     if claim:
@@ -235,17 +239,17 @@ def _automatic_choice(
 
 
 def _configured_choice(
-    asked: Handover, line: _ControllerChain, claim: str
+    asked: Handover, chain: _ControllerChain, claim: str
 ) -> HandoverChoice | ImpossibleHandover:
-    record = line.top_record
+    record = chain.top_record
     match asked:
-        case Handover.ADOPT if not line.is_replica_set:
+        case Handover.ADOPT if not chain.is_replica_set:
             return ImpossibleHandover(Reason.HANDOVER_IMPOSSIBLE, "Adopt works only for pods of ReplicaSets")
-        case Handover.COPY if line.owner is not None:
+        case Handover.COPY if chain.owner is not None:
             return ImpossibleHandover(
                 Reason.HANDOVER_IMPOSSIBLE, "Copy works only for pods without a controller"
             )
-        case Handover.EVICT if line.owner is None:
+        case Handover.EVICT if chain.owner is None:
             return ImpossibleHandover(
                 Reason.HANDOVER_IMPOSSIBLE, "Evict would lose the pod, because no controller replaces it"
             )
@@ -268,11 +272,11 @@ def _parse_handover(wanted: str) -> Handover | ImpossibleHandover:
         return ImpossibleHandover(Reason.HANDOVER_IMPOSSIBLE, detail)
 
 
-def _marks(pod: PodRecord, line: _ControllerChain) -> "tuple[Mapping[str, str], ...]":
-    """Where the annotation may stand; the topmost counts, the pod itself only if it has no workload."""
-    if line.owner is None:
+def _annotations_that_count(pod: PodRecord, chain: _ControllerChain) -> "tuple[Mapping[str, str], ...]":
+    """Return the annotations that count: those of its workloads, topmost first; the pod's if it has none."""
+    if chain.owner is None:
         return (pod.annotations,)
-    return tuple(record.annotations for record in (line.top_record, line.record) if record is not None)
+    return tuple(record.annotations for record in (chain.top_record, chain.record) if record is not None)
 
 
 def _is_kind(owner: OwnerReference, kind: str, group: str) -> bool:

@@ -12,8 +12,9 @@ from functools import cached_property
 import numpy as np
 
 from rescheduler.api.podmigration import Handover
-from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW, Flags, Snapshot
+from rescheduler.cluster.snapshot import NO_ROW, Flags, Snapshot
 from rescheduler.rules.placement import Placement
+from rescheduler.strategies.strategy import Room
 
 __all__ = [
     "MoveUnit",
@@ -47,6 +48,8 @@ class PlannedMove:
     gain: float
     group: str = ""
     hop: bool = False
+    rooms: tuple[Room, ...] = ()
+    """What it makes room for, together with the other moves of its proposal."""
     left_for: str = ""
     """The reason that it left for, where `reason` also says why it goes on to there."""
 
@@ -55,15 +58,15 @@ class PlannedMove:
         return self.handover.source_stays
 
     def split_at(self, stop: int) -> "tuple[PlannedMove, PlannedMove]":
-        """The same in two: what is gained is gained by the second."""
+        """Split the move in two; the gain belongs to the second."""
         return (
             replace(self, target=stop).as_hop(),
             replace(self, source=stop),
         )
 
     def merged_with(self, second_move: "PlannedMove", instead: str) -> "PlannedMove":
-        """This one and the next as one: for what it left for, and for what speaks for that target. `instead`
-        says of which."""
+        """Merge this move and the next: the reason to leave is that of this one, the target that of the next.
+        `instead` says which target it replaces."""
         left_for = self.left_for or self.reason
         reason = f"{left_for}; {instead}: {second_move.reason}"
         return replace(self, target=second_move.target, reason=reason, left_for=left_for)
@@ -81,7 +84,7 @@ class MoveUnit:
 
     @property
     def group(self) -> str:
-        """Empty for a pod that moves alone."""
+        """Return the name of the pod group; empty for a pod that moves alone."""
         return self.moves[0].group
 
 
@@ -124,11 +127,11 @@ class PodGroups:
 
 
 _STOPS_TRIED = 3
-"""How many nodes to try as a hop, emptiest first; if one is refused, the next is rarely better."""
+"""How many nodes to try as a hop, least loaded first; if one is refused, the next is rarely better."""
 
 
 def sequence(placement: Placement, units: Sequence[MoveUnit], stops: Flags) -> list[MoveUnit] | None:
-    """The units in an order that works, or None. `stops` are the nodes that a pod may stop on.
+    """Return the units in an order that works, or None. `stops` are the nodes that a pod may stop on.
 
     The placement is unchanged afterwards.
     """
@@ -185,7 +188,7 @@ def can_start(placement: Placement, unit: MoveUnit) -> bool:
 
 
 def start(placement: Placement, unit: MoveUnit) -> None:
-    """The copies are there, and the sources still are."""
+    """Place the copies beside their sources."""
     for move in unit.moves:
         placement.place(move.pod, move.target)
 
@@ -197,7 +200,7 @@ def withdraw(placement: Placement, unit: MoveUnit) -> None:
 
 
 def finish(placement: Placement, unit: MoveUnit) -> None:
-    """The sources of a unit that was started are gone."""
+    """Remove the sources of a unit that was started."""
     for move in unit.moves:
         if move.source != NO_ROW:  # a failed pod takes no room
             placement.remove(move.pod, move.source)
@@ -218,21 +221,19 @@ def _hop_candidates(
         move = unit.moves[0]
         if unit.group or move.source not in wanted:
             continue
-        for stop in _least_requested_first(placement, move, stops)[:_STOPS_TRIED]:
+        for stop in _least_loaded_first(placement, move, stops)[:_STOPS_TRIED]:
             there, second_move = move.split_at(stop)
             yield MoveUnit((there,)), MoveUnit((second_move,))
 
 
-def _least_requested_first(placement: Placement, move: PlannedMove, stops: Flags) -> list[int]:
+def _least_loaded_first(placement: Placement, move: PlannedMove, stops: Flags) -> list[int]:
     nodes = np.flatnonzero(stops & placement.fits(move.pod, source_stays=move.source_stays))
-    have = np.maximum(placement.snapshot.nodes.allocatable[nodes][:, [CPU, MEMORY]], 1)
-    fullness = (placement.requested[nodes][:, [CPU, MEMORY]] / have).max(axis=1)
-    ordered: list[int] = nodes[np.argsort(fullness, kind="stable")].tolist()
+    ordered: list[int] = nodes[np.argsort(placement.load_with(move.pod, nodes), kind="stable")].tolist()
     return ordered
 
 
 MovesByPod = dict[int, list[PlannedMove]]
-"""By pod."""
+"""The moves of each pod."""
 
 
 def pods_that_may_move_again(units: Iterable[MoveUnit], groups: PodGroups) -> set[int]:
@@ -247,8 +248,8 @@ def pods_that_may_move_again(units: Iterable[MoveUnit], groups: PodGroups) -> se
 def with_fewer_hops(
     placement: Placement, units: Sequence[MoveUnit], more: Sequence[MoveUnit]
 ) -> list[MoveUnit] | None:
-    """All of them in an order that works, where pods that `more` moves on stop as little as can be. None if
-    one of them would have to stop that must not.
+    """Return all units in an order that works, in which pods that `more` moves again have as few hops as
+    possible. None if a pod would have to hop that must not.
 
     They work in the given order. The placement is in the state before the first of them, and stays so.
     """
@@ -313,8 +314,8 @@ def _played(
 def _without_hops(
     placement: Placement, units: Sequence[MoveUnit], moves_by_pod: MovesByPod, without_hops: Collection[int]
 ) -> Iterator[MoveUnit]:
-    """The first leg of a pod that goes straight takes it to its end; the others fall away, and so does it if
-    that is where it began."""
+    """Yield the units, with one direct move for each pod in `without_hops`; none if it ends where it
+    began."""
     for unit in units:
         move = unit.moves[0]
         if move.pod not in without_hops:

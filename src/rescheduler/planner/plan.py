@@ -1,18 +1,36 @@
 """The result of one check: the plan."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rescheduler.api.podmigration import Handover
 from rescheduler.cluster.node_record import NodeChange
+from rescheduler.planner.reasons import Reason
 
 __all__ = [
+    "MAX_LISTED_REJECTIONS",
     "Move",
     "NodeLoadChange",
     "Plan",
     "PlannedNodeChange",
+    "PlannedRoom",
     "Rejection",
+    "RejectionLog",
 ]
+
+MAX_LISTED_REJECTIONS = 1000
+"""Rejections that a plan lists: in a large cluster a balancing strategy may ask about very many pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRoom:
+    """Room that moves make for a pod that waits to be scheduled."""
+
+    pod: str
+    """`namespace/name`."""
+    uid: str
+    node: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +44,7 @@ class Move:
     strategy: str
     handover: Handover
     reason: str
-    """In words and numbers: "source 85.0%, target 45.0%"."""
+    """The reason in words and numbers: "source 85.0%, target 45.0%"."""
     gain: float
     """How much better the cluster is for it, relative to what the strategy improves (0.05 = 5 %)."""
     wave: int = 0
@@ -34,12 +52,14 @@ class Move:
     group: str = ""
     """Pods of one group are handed over together or not at all; empty without a group."""
     hop: bool = False
-    """Only a stop on the way: a later move of the same uid takes its successor on to its place."""
+    """Whether the target is only a stop: a later move of the same uid moves the successor on to its place."""
+    rooms: tuple[PlannedRoom, ...] = ()
+    """What it makes room for, together with other moves that name the same pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A refusal is data, with its cause."""
+    """A refusal as data, with its cause."""
 
     subject: str
     """The pod (`namespace/name`) or node that it is about; empty if it is about the whole plan."""
@@ -48,7 +68,36 @@ class Rejection:
     by: str = ""
     """The object that is the cause: a budget, a claim, a node; empty if the subject itself is."""
     detail: str = ""
-    """In words, for people."""
+    """The cause in words, for people."""
+
+
+class RejectionLog:
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], Rejection] = {}
+
+    def add(self, rejection: Rejection) -> None:
+        """Add a rejection unless there is one: the first one comes from the strategy that has precedence."""
+        self._found.setdefault((rejection.subject, rejection.reason), rejection)
+
+    def __iter__(self) -> Iterator[Rejection]:
+        return iter(self._found.values())
+
+    def without(self, moved: Iterable[str]) -> list[Rejection]:
+        """Return all rejections by subject, except for pods that another strategy moves.
+
+        That a pod fails, and is left to FailedPods, is not said where that has said more about it.
+        """
+        left_out = frozenset(moved)
+        reported = {subject for subject, reason in self._found if reason != Reason.FAILING}
+        return [
+            self._found[subject, reason]
+            for subject, reason in sorted(self._found)
+            if subject not in left_out and not (reason == Reason.FAILING and subject in reported)
+        ]
+
+    @staticmethod
+    def counts(rejections: Iterable[Rejection]) -> dict[str, int]:
+        return dict(sorted(Counter(each.reason for each in rejections).items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +126,7 @@ class Plan:
     changes: tuple[PlannedNodeChange, ...] = ()
     nodes: tuple[NodeLoadChange, ...] = ()
     refused: tuple[Rejection, ...] = ()
-    """By subject. Of a great many only the first: `refused_counts` has them all."""
+    """The rejections by subject; only the first of very many, but `refused_counts` has them all."""
     refused_counts: Mapping[str, int] = field(default_factory=dict)
     """How many subjects were refused for each reason."""
     assumptions: tuple[str, ...] = ()

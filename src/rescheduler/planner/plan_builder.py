@@ -1,45 +1,89 @@
-"""Build the plan of one check, and validate moves of an older plan.
+"""Build the plan of one check, describe it for the history, and validate moves of an older plan.
 
-Both are pure, and always the same for the same input.
+All are pure, and always the same for the same input.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import contextlib
+import hashlib
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
+import msgspec
 import numpy as np
 
-from rescheduler.api.podmigration import Handover
-from rescheduler.cluster.snapshot import NO_ROW, Floats, Ints, Snapshot, closed_because, open_nodes
+from rescheduler.api.daemon_status import SpreadChange
+from rescheduler.api.podmigration import BUILT_IN_TRAITS, Handover
+from rescheduler.api.well_known_names import (
+    BALANCE_ANNOTATION,
+    PLAN_ANNOTATION,
+    SHUTDOWN_DELAY_ANNOTATION,
+)
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.cluster.snapshot import (
+    NO_ROW,
+    Floats,
+    Ints,
+    Snapshot,
+    closed_because,
+    is_selected_namespace,
+    is_selected_node,
+    open_nodes,
+    profile_of,
+)
+from rescheduler.cluster.trusted_usage import HotNodeHistory, hot_subject
+from rescheduler.config.move_limits import next_opening
 from rescheduler.config.policy import Policy
 from rescheduler.planner.available_nodes import availability_message, node_availability
 from rescheduler.planner.handover_choice import ASSUMED_STEERED, HandoverChoice
 from rescheduler.planner.move_sequence import MoveUnit, PlannedMove
-from rescheduler.planner.plan import Move, NodeLoadChange, Plan, Rejection
-from rescheduler.planner.proposal_selection import select_moves
-from rescheduler.planner.protections.eligibility import Eligibility
-from rescheduler.planner.reasons import Reason
-from rescheduler.planner.strategy_view import (
+from rescheduler.planner.plan import (
     MAX_LISTED_REJECTIONS,
-    HotNodeHistory,
-    PlanDraft,
-    PlanView,
+    Move,
+    NodeLoadChange,
+    Plan,
+    PlannedNodeChange,
+    PlannedRoom,
+    Rejection,
     RejectionLog,
 )
+from rescheduler.planner.proposal_selection import select_moves, strategy_failure
+from rescheduler.planner.protections.eligibility import Eligibility
+from rescheduler.planner.reasons import Reason
+from rescheduler.planner.strategy_view import PlanDraft, PlanView
 from rescheduler.planner.waves import order_into_waves
 from rescheduler.rules.placement import Placement
 from rescheduler.strategies.fair_shares import NOTHING_QUEUED, QueuedMigrations
-from rescheduler.strategies.strategy import HotNodeStrategy, Strategy
+from rescheduler.strategies.strategy import HotNodeStrategy, Room, Strategy
 
 __all__ = [
+    "assumed_shutdowns",
     "build_plan",
     "node_load_changes",
     "node_load_percentages",
     "percent_of_allocatable",
+    "plan_annotations",
+    "plan_id",
+    "spread_changes",
     "too_hot_nodes",
     "validate_move",
 ]
 
 _DIGITS = 3
+_MAIN_RESOURCES = ("cpu", "memory")
+_NAMED_PODS = 3
+
+
+def assumed_shutdowns(pods: Iterable[PodRecord]) -> Iterator[str]:
+    """Yield what is assumed of pods that get SIGTERM while clients may still call them."""
+    found = sorted(pod.key for pod in pods if any(each.ends_abruptly for each in pod.shape.containers))
+    if found:
+        more = len(found) - _NAMED_PODS
+        names = ", ".join(found[:_NAMED_PODS]) + (f" and {more} more" if more > 0 else "")
+        yield (
+            f"serves on for a moment after SIGTERM: {names}. It has no preStop hook; if the program ends at "
+            "once, it may lose a few requests when it ends, however it ends. To delay the end of new pods, "
+            f"annotate the workload or its namespace with {SHUTDOWN_DELAY_ANNOTATION}: 5s"
+        )
 
 
 def node_load_changes(snapshot: Snapshot, after: Ints) -> tuple[NodeLoadChange, ...]:
@@ -74,15 +118,37 @@ def node_load_percentages(snapshot: Snapshot, node: int) -> dict[str, float]:
     )
 
 
+def plan_annotations(plan: Plan) -> dict[str, str]:
+    """Return the annotations of the plan's PodMigrations from which `rescheduler history` describes it."""
+    found = {PLAN_ANNOTATION: plan_id(plan)}
+    if spreads := spread_changes(plan.nodes):
+        found[BALANCE_ANNOTATION] = msgspec.json.encode(spreads).decode()
+    return found
+
+
+def plan_id(plan: Plan) -> str:
+    """Return a short name of this plan: the same for the same moves at the same moment."""
+    moves = [f"{move.uid} {move.source} {move.target}" for move in plan.moves]
+    return hashlib.sha256("\n".join([f"{plan.taken_at_s:.3f}", *moves]).encode()).hexdigest()[:8]
+
+
+def spread_changes(
+    nodes: Sequence[NodeLoadChange], resources: Sequence[str] = _MAIN_RESOURCES
+) -> tuple[SpreadChange, ...]:
+    """Return the spread of each resource over these nodes: before the plan, and when all is done."""
+    found = []
+    for resource in resources:
+        having = [node for node in nodes if resource in node.before]
+        if having:
+            before = [node.before[resource] for node in having]
+            after = [node.after.get(resource, node.before[resource]) for node in having]
+            spreads = (round(max(loads) - min(loads), 1) for loads in (before, after))
+            found.append(SpreadChange(resource, *spreads))
+    return tuple(found)
+
+
 def _loads(snapshot: Snapshot, loads: list[float], has: list[bool]) -> dict[str, float]:
     return {name: load for name, load, there in zip(snapshot.resources, loads, has, strict=True) if there}
-
-
-_OUTSIDE_WINDOW = (
-    Reason.OUTSIDE_WINDOW,
-    "",
-    "no window is open now: only failing pods are moved",
-)
 
 
 def build_plan(  # noqa: PLR0913 - one per circumstance
@@ -93,8 +159,10 @@ def build_plan(  # noqa: PLR0913 - one per circumstance
     heat: HotNodeHistory | None = None,
     steered: bool | None = None,
     guarded: bool = False,
-    queue: QueuedMigrations = NOTHING_QUEUED,
+    queues: Sequence[QueuedMigrations] = (),
     held_namespaces: frozenset[str] = frozenset(),
+    failures: Sequence[Rejection] = (),
+    others: Sequence[Sequence[Strategy]] | None = None,
 ) -> Plan:
     """Build the plan of one check.
 
@@ -104,51 +172,111 @@ def build_plan(  # noqa: PLR0913 - one per circumstance
     None means unknown: the plan assumes it and says so. `guarded` says whether the webhook keeps ReplicaSets
     from creating a pod while they adopt a copy.
 
-    `queue` has the migrations of earlier checks that have not started; they take up room. Pods of
-    `held_namespaces` are not moved.
+    `queues` has the migrations of earlier checks that have not started, by profile; they take up room. Pods
+    of `held_namespaces` are not moved. `failures` are errors of plugins before it, which the plan reports.
+
+    With several profiles, each plans its own pods, one after the other, with the moves of those before it.
+    `others` are the strategies of all but the first; without them, all use the same ones.
     """
-    in_window = policy.in_window(datetime.fromtimestamp(snapshot.taken_at_s, UTC))
-    draft = PlanDraft(
-        snapshot,
-        policy,
-        in_window=in_window,
-        steered=steered is not False,
-        guarded=guarded,
-        queue=queue,
-        held_namespaces=held_namespaces,
-    )
+    now = datetime.fromtimestamp(snapshot.taken_at_s, UTC)
+    in_window = policy.in_window(now)
+    rejections = RejectionLog()
+    for failure in failures:
+        rejections.add(failure)
     if not in_window:
-        draft.rejections.add(Rejection("", *_OUTSIDE_WINDOW))
-    with (
-        draft.placement.trial()
-    ):  # chosen on the same board as ordered: the rules remember what they worked out
-        chosen = select_moves(draft, strategies, heat)
-    order = order_into_waves(draft.placement, chosen.units, draft.limits)
-    _note_dropped(draft, order.left)
+        opens = f"{next_opening(policy.windows, now):%a %H:%M} UTC"
+        detail = f"no window is open now: only failing pods are moved; the next opens on {opens}"
+        rejections.add(Rejection("", Reason.OUTSIDE_WINDOW, "", detail))
+    profiles = policy.every_profile
+    draft: PlanDraft | None = None
+    drafts: list[PlanDraft] = []
+    changes: dict[str, PlannedNodeChange] = {}
+    with contextlib.ExitStack() as trials:
+        for number, profile in enumerate(profiles):
+            draft = PlanDraft(
+                snapshot,
+                profile,
+                in_window=in_window,
+                steered=steered is not False,
+                guarded=guarded,
+                queue=queues[number] if queues else NOTHING_QUEUED,
+                held_namespaces=held_namespaces,
+                profile=number,
+                before=draft,
+            )
+            drafts.append(draft)
+            if draft.allowance.total_left == 0:
+                draft.rejections.add(Rejection("", Reason.HOURLY_LIMIT, "", draft.allowance.total_detail))
+            if not number:
+                # Selected on the same placement as ordered: the rules remember what they worked out.
+                trials.enter_context(draft.placement.trial())
+            own = strategies if not number or others is None else others[number - 1]
+            chosen = select_moves(draft, own, heat)
+            draft.units = chosen.units
+            for change in chosen.changes:
+                changes.setdefault(change.node, change)
+    units = [unit for each in drafts for unit in each.units]
+    first = drafts[0]
+    order = order_into_waves(first.placement, units, first.limits)
+    _note_dropped(drafts[0], order.left)
+    for each in (rejection for draft in drafts for rejection in draft.rejections):
+        if len(profiles) == 1 or not _is_of_other_profile(snapshot, policy, each):
+            rejections.add(each)
     moves = tuple(_moves(snapshot, order.waves))
-    refused = draft.rejections.without(move.pod for move in moves)
+    refused = rejections.without(move.pod for move in moves)
     return Plan(
         taken_at_s=snapshot.taken_at_s,
         moves=moves,
-        changes=chosen.changes,
+        changes=tuple(changes[node] for node in sorted(changes)),
         nodes=node_load_changes(snapshot, order.placement.load),
         refused=tuple(refused[:MAX_LISTED_REJECTIONS]),
         refused_counts=RejectionLog.counts(refused),
-        assumptions=(*snapshot.assumptions, *_plan_assumptions(draft, order.waves, steered)),
+        assumptions=(*snapshot.assumptions, *_plan_assumptions(first, order.waves, steered)),
+    )
+
+
+def _is_of_other_profile(snapshot: Snapshot, policy: Policy, rejection: Rejection) -> bool:
+    """Return whether one profile only leaves the pod to another one."""
+    row = snapshot.pods.row.get(rejection.subject)
+    if row is None or rejection.reason not in {Reason.NAMESPACE_NOT_SELECTED, Reason.NODE_NOT_SELECTED}:
+        return False
+    pod = snapshot.pods.records[row]
+    return any(
+        is_selected_namespace(snapshot, each, pod.namespace) and is_selected_node(snapshot, each, pod.node)
+        for each in policy.every_profile
     )
 
 
 def too_hot_nodes(
-    snapshot: Snapshot, policy: Policy, strategies: Iterable[Strategy]
-) -> list[tuple[str, str]]:
-    """Return what is too hot in this check, by strategy and node: the input of `HotNodeHistory.after`."""
-    draft = PlanDraft(snapshot, policy)
-    found: list[tuple[str, str]] = []
+    snapshot: Snapshot,
+    policy: Policy,
+    strategies: Iterable[Strategy],
+    failures: list[Rejection] | None = None,
+    *,
+    profile: int = 0,
+) -> list[Hashable]:
+    """Return what is too hot in this check, by strategy and node: the input of `HotNodeHistory.after`.
+
+    Errors of plugins are added to `failures`.
+    """
+    draft = PlanDraft(snapshot, policy, profile=profile)
+    found: list[Hashable] = []
     for strategy in strategies:
         if isinstance(strategy, HotNodeStrategy):
-            flags = strategy.too_hot(PlanView(draft, strategy)).tolist()
+            try:
+                flags = strategy.too_hot(PlanView(draft, strategy)).tolist()
+            except Exception as error:
+                if strategy.name in BUILT_IN_TRAITS:
+                    raise
+                if failures is not None:
+                    failures.append(strategy_failure(strategy.name, error))
+                continue  # only its history is lost: what it proposes is isolated, too
             nodes = snapshot.nodes.records
-            found += [(strategy.name, node.name) for node, is_hot in zip(nodes, flags, strict=True) if is_hot]
+            found += [
+                hot_subject(strategy.name, profile, node.name)
+                for node, is_hot in zip(nodes, flags, strict=True)
+                if is_hot
+            ]
     return found
 
 
@@ -173,7 +301,13 @@ def _move(snapshot: Snapshot, move: PlannedMove, wave: int) -> Move:
         wave=wave,
         group=move.group,
         hop=move.hop,
+        rooms=tuple(_room(snapshot, room) for room in move.rooms),
     )
+
+
+def _room(snapshot: Snapshot, room: Room) -> PlannedRoom:
+    pod = snapshot.pods.records[room.pod]
+    return PlannedRoom(pod.key, pod.uid, snapshot.nodes.records[room.node].name)
 
 
 def _note_dropped(draft: PlanDraft, units: Iterable[MoveUnit]) -> None:
@@ -188,6 +322,8 @@ def _plan_assumptions(
     moves = [move for wave in waves for unit in wave for move in unit.moves]
     choices = (draft.eligibility[True].choice(move.pod) for move in moves)
     yield from sorted({each.assumed for each in choices if isinstance(each, HandoverChoice) and each.assumed})
+    moved = dict.fromkeys(move.pod for move in moves)
+    yield from assumed_shutdowns(draft.snapshot.pods.records[pod] for pod in moved)
     if steered is None and any(move.handover is Handover.EVICT for move in moves):
         yield ASSUMED_STEERED
 
@@ -215,6 +351,7 @@ def validate_move(  # noqa: PLR0913 - one per circumstance
     pod = snapshot.pods.records[row]
     if pod.node != move.source:
         return Rejection(move.pod, Reason.ELSEWHERE, pod.node, f"it is on {pod.node or 'no node'}")
+    policy = profile_of(snapshot, policy, pod.namespace, pod.node)
     eligibility = Eligibility(
         snapshot, policy, urgent=urgent, steered=steered, guarded=guarded, recovering=recovering
     )
@@ -224,13 +361,15 @@ def validate_move(  # noqa: PLR0913 - one per circumstance
     if present is not move.handover:
         detail = f"it was planned with {move.handover}; now it needs {present}"
         return Rejection(move.pod, Reason.HANDOVER_IMPOSSIBLE, "", detail)
-    return _validate_target(move, row, placement or Placement(snapshot))
+    return _validate_target(move, row, policy, placement or Placement(snapshot))
 
 
-def _validate_target(move: Move, row: int, placement: Placement) -> Rejection | None:
+def _validate_target(move: Move, row: int, policy: Policy, placement: Placement) -> Rejection | None:
     stays = move.handover.source_stays
     if move.target is None:
-        found = node_availability(placement, row, source_stays=stays, open_to=open_nodes(placement.snapshot))
+        found = node_availability(
+            placement, row, source_stays=stays, open_to=open_nodes(placement.snapshot, policy)
+        )
         return (
             None
             if found.available
@@ -239,7 +378,7 @@ def _validate_target(move: Move, row: int, placement: Placement) -> Rejection | 
     target = placement.snapshot.nodes.row.get(move.target)
     if target is None:
         return Rejection(move.pod, Reason.TARGET_UNFIT, move.target, "its target no longer exists")
-    if closed := closed_because(placement.snapshot, target):
+    if closed := closed_because(placement.snapshot, policy, target):
         return Rejection(move.pod, Reason.TARGET_UNFIT, move.target, f"its target {closed}")
     if placement.fits_on(row, target, source_stays=stays):
         return None

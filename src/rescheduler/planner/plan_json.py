@@ -17,7 +17,7 @@ from msgspec import Meta
 from kubevalues.bounded_yaml import json_error_text
 from rescheduler.api.podmigration import Handover
 from rescheduler.cluster.node_record import NodeChange
-from rescheduler.planner.plan import Move, NodeLoadChange, Plan, PlannedNodeChange, Rejection
+from rescheduler.planner.plan import Move, NodeLoadChange, Plan, PlannedNodeChange, PlannedRoom, Rejection
 
 __all__ = [
     "API_VERSION",
@@ -28,6 +28,7 @@ __all__ = [
     "NodeForm",
     "PlanForm",
     "RefusalForm",
+    "RoomForm",
     "SpreadForm",
     "SummaryForm",
     "UnreadablePlan",
@@ -48,6 +49,14 @@ class _Form(msgspec.Struct, rename="camel"):
     pass
 
 
+class RoomForm(_Form, forbid_unknown_fields=True):
+    """Room for a pod that waits to be scheduled."""
+
+    pod: PodKey
+    uid: Annotated[str, Meta(min_length=1)]
+    node: Text
+
+
 class MoveForm(_Form, forbid_unknown_fields=True):
     """Move one pod to another node. Moves are executed in this order, or wave by wave."""
 
@@ -66,11 +75,16 @@ class MoveForm(_Form, forbid_unknown_fields=True):
     ]
     reason: Annotated[str, Meta(description="for people, with numbers")]
     gain: Annotated[float, Meta(description="relative to what the strategy improves: 0.05 is 5 %")]
-    wave: Annotated[int, Meta(ge=0, description="moves of one wave may run at the same time")] = 0
+    wave: Annotated[
+        int, Meta(ge=1, description="moves of one wave may run at the same time; the first wave is 1")
+    ] = 1
     group: Annotated[str, Meta(description="pods of one group move together or not at all")] = ""
     hop: Annotated[bool, Meta(description="an intermediate stop: a later move with the same uid follows")] = (
         False
     )
+    rooms: Annotated[
+        list[RoomForm], Meta(description="pending pods that this move, with others, makes room for")
+    ] = []
 
 
 class ChangeForm(_Form, forbid_unknown_fields=True):
@@ -156,7 +170,7 @@ _MOST_FAULTS = 20
 
 
 class UnreadablePlan(ValueError):  # noqa: N818 - says what the content is
-    """Not a plan that could be executed; `faults` has everything that was found, each with its path."""
+    """The file is not a plan that can be executed; `faults` has all faults, each with its path."""
 
     def __init__(self, source: str, faults: Iterable[str]) -> None:
         self.source = source
@@ -208,9 +222,10 @@ def _move_form(move: Move) -> MoveForm:
         move.handover.value,  # type: ignore[arg-type] # `Auto` is for settings, and never in a move
         move.reason,
         move.gain,
-        move.wave,
+        move.wave + 1,
         move.group,
         move.hop,
+        [RoomForm(room.pod, room.uid, room.node) for room in move.rooms],
     )
 
 
@@ -235,7 +250,7 @@ def _outlook(nodes: Sequence[NodeLoadChange], resource: str) -> OutlookForm:
 
 
 def _spread(loads: list[float]) -> SpreadForm:
-    # Not by `statistics`, which takes a hundred times as long for digits that nobody sees.
+    # Not by `statistics`, which takes a hundred times as long for digits that are not shown.
     mean = math.fsum(loads) / len(loads)
     deviation = math.sqrt(math.fsum((load - mean) ** 2 for load in loads) / len(loads))
     numbers = (mean, deviation, min(loads), max(loads))
@@ -250,7 +265,7 @@ def _moment(seconds: float) -> str:
 
 
 def plan_from_json(raw: bytes, *, source: str) -> Plan:
-    """Raises `UnreadablePlan`."""
+    """Decode a plan; raise `UnreadablePlan`."""
     try:
         content = msgspec.json.decode(raw, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError) as error:
@@ -285,7 +300,7 @@ _LISTS: dict[str, type[msgspec.Struct]] = {
 
 
 def _form(content: dict[str, Any], faults: list[str]) -> PlanForm | None:
-    """Entry by entry first, so that one fault doesn't hide another."""
+    """Decode entry by entry first, so that one fault doesn't hide another."""
     for name, kind in _LISTS.items():
         entries = content.get(name, [])
         for place, entry in enumerate(entries if isinstance(entries, list) else ()):
@@ -343,9 +358,10 @@ def _move(form: MoveForm) -> Move:
         handover=Handover(form.handover),
         reason=form.reason,
         gain=form.gain,
-        wave=form.wave,
+        wave=form.wave - 1,
         group=form.group,
         hop=form.hop,
+        rooms=tuple(PlannedRoom(room.pod, room.uid, room.node) for room in form.rooms),
     )
 
 

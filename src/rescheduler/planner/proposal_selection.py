@@ -4,13 +4,15 @@ Accepted moves change the placement immediately, so the next proposal sees the r
 the room that a source frees. `move_sequence` ensures that the moves can be executed in such an order.
 """
 
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from rescheduler.api.podmigration import MAX_GROUP_SIZE
-from rescheduler.api.strategy_traits import traits_of
+from rescheduler.api.podmigration import BUILT_IN_TRAITS, MAX_GROUP_SIZE, traits_of
 from rescheduler.cluster.node_record import NodeChange
+from rescheduler.cluster.snapshot import Snapshot
+from rescheduler.cluster.trusted_usage import HotNodeHistory
 from rescheduler.planner.move_sequence import (
     MoveUnit,
     PlannedMove,
@@ -21,19 +23,22 @@ from rescheduler.planner.move_sequence import (
     with_fewer_hops,
     with_hops_marked,
 )
-from rescheduler.planner.plan import PlannedNodeChange
+from rescheduler.planner.plan import PlannedNodeChange, Rejection
 from rescheduler.planner.reasons import Reason
-from rescheduler.planner.strategy_view import HotNodeHistory, PlanDraft, PlanView
+from rescheduler.planner.strategy_view import PlanDraft, PlanView
 from rescheduler.rules.placement import Placement
 from rescheduler.strategies.fair_shares import reserved_slots
-from rescheduler.strategies.strategy import NodeProposal, Proposal, ProposedMove, Strategy
+from rescheduler.strategies.strategy import NodeProposal, Proposal, Strategy
 
-__all__ = ["SelectedMoves", "select_moves"]
+__all__ = ["SelectedMoves", "select_moves", "strategy_failure"]
+
+_MAX_DETAIL = 500
+"""The longest detail in characters, because the text of an exception may have any length."""
 
 _ROUNDS = 4
-"""More than any cluster was seen to need; each is one that could take moves."""
+"""The most rounds in which strategies are asked: more than any cluster was seen to need."""
 _TURNS = 8
-"""Likewise of settling."""
+"""The most rounds in which the plan is extended to a fixed point."""
 _MOST_SETTLED = 1000
 """Moves up to which a plan is settled: where one of them changes, all of them are replayed."""
 
@@ -41,7 +46,7 @@ _MOST_SETTLED = 1000
 @dataclass(frozen=True, slots=True)
 class SelectedMoves:
     units: tuple[MoveUnit, ...]
-    """In an order in which they can be made one after the other."""
+    """The moves, in an order in which they can be made one after the other."""
     changes: tuple[PlannedNodeChange, ...]
 
 
@@ -66,6 +71,31 @@ class _Refused:
     by: str = ""
 
 
+def strategy_failure(name: str, error: Exception) -> Rejection:
+    """Return the refusal that reports an exception of a plugin, with the line that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    detail = f"{name} raised {type(error).__name__}: {error}{at}"
+    return Rejection("", Reason.STRATEGY_FAILED, name, detail[:_MAX_DETAIL])
+
+
+def _validate_proposal(proposal: object, snapshot: Snapshot) -> None:
+    """Raise an error for what can't be a proposal, before anything is changed for it."""
+    if isinstance(proposal, NodeProposal):
+        _row("node", proposal.node, len(snapshot.nodes))
+        return
+    if not isinstance(proposal, Proposal):
+        raise TypeError(f"propose() yields {type(proposal).__name__}, not Proposal or NodeProposal")
+    for move in proposal.moves:
+        _row("pod", move.pod, len(snapshot.pods))
+        _row("node", move.target, len(snapshot.nodes))
+
+
+def _row(what: str, row: int, count: int) -> None:
+    if not 0 <= row < count:
+        raise IndexError(f"{row} is not the row of a {what}")
+
+
 class _Selection:
     def __init__(self, draft: PlanDraft, heat: HotNodeHistory | None) -> None:
         self.draft, self.heat = draft, heat
@@ -73,13 +103,18 @@ class _Selection:
         self.changes: dict[int, PlannedNodeChange] = {}
         self.taken = 0
         """How many proposals were."""
+        self._failed: set[str] = set()
+        """Strategies of plugins that have raised an exception: they are not asked again."""
         self._has_shared = False
         """Whether all strategies have had their share, so that the first to ask gets what is left."""
 
     @cached_property
     def start(self) -> Placement:
-        """As things stand before the first move."""
-        return Placement(self.draft.snapshot)
+        """Return the placement before the first move of this profile."""
+        found = Placement(self.draft.snapshot)
+        for unit in self.draft.units_before:
+            move_at_once(found, unit)
+        return found
 
     def made(self) -> SelectedMoves:
         units = self.units
@@ -88,8 +123,11 @@ class _Selection:
         )
 
     def ask(self, strategies: Sequence[Strategy]) -> None:
-        """What a later one moves may make the room that an earlier one lacked, so they are asked again until
-        nothing new comes: else the next check would begin with what this one could have done."""
+        """Ask the strategies for moves, again and again, until none proposes anything new.
+
+        Moves of a later strategy may free the room that an earlier one lacked. Otherwise the next check would
+        begin with what this one could have done.
+        """
         others = [strategy for strategy in strategies if not traits_of(strategy.name).recovers]
         for _ in range(_ROUNDS):
             taken_by_later = False
@@ -113,24 +151,41 @@ class _Selection:
         has to wait. Maintenance always gets its share, whatever precedes it.
         """
         draft = self.draft
-        in_maintenance = bool(draft.being_emptied.any()) and any(each.urgent for each in later)
-        if traits_of(strategy.name).recovers:
+        in_maintenance = bool(draft.being_emptied.any()) and any(
+            traits_of(each.name).urgent for each in later
+        )
+        traits = traits_of(strategy.name)
+        if traits.recovers:
             is_shared = bool(later) and (in_maintenance or draft.has_several_namespaces)
         else:
-            is_shared = in_maintenance and not strategy.urgent
+            is_shared = in_maintenance and not traits.urgent
         return 0 if self._has_shared or not is_shared else reserved_slots(draft.policy.max_reschedule_pods)
 
     def _ask_one(self, strategy: Strategy) -> None:
+        if strategy.name in self._failed:
+            return
+        try:
+            self._take_proposals(strategy)
+        except Exception as error:
+            if strategy.name in BUILT_IN_TRAITS:
+                raise  # a bug in rescheduler, which nothing may hide
+            self._failed.add(strategy.name)
+            self.draft.rejections.add(strategy_failure(strategy.name, error))
+
+    def _take_proposals(self, strategy: Strategy) -> None:
         view = PlanView(self.draft, strategy, self.heat)
         for proposal in strategy.propose(view):
+            _validate_proposal(proposal, self.draft.snapshot)
             if isinstance(proposal, NodeProposal):
                 self._take_node(strategy, proposal)
             else:
                 self._answer(view, proposal)
 
     def _take_node(self, strategy: Strategy, proposal: NodeProposal) -> None:
-        """The strategy with precedence decides about a node. Cordons come before moves, so none closes a
-        node that a pod is to stop on."""
+        """Accept a cordon or uncordon, unless a strategy with precedence has decided about the node.
+
+        A cordon of a node that a selected move targets is dropped.
+        """
         node, cordons = proposal.node, proposal.change is NodeChange.CORDON
         if node in self.changes or (cordons and self._is_target(node)):
             return
@@ -140,11 +195,14 @@ class _Selection:
             self.draft.cordon(node)
 
     def _is_target(self, node: int) -> bool:
-        return any(move.target == node for unit in self.units for move in unit.moves)
+        units = (*self.draft.units_before, *self.units)
+        return any(move.target == node for unit in units for move in unit.moves)
 
     def reach_fixed_point(self, strategies: Sequence[Strategy]) -> None:
-        """The next check knows nothing of this one, and is to find nothing to do: neither while pods that
-        moved have to rest, nor when they may move again."""
+        """Extend the plan until the next check, which knows nothing of this one, would find nothing to do.
+
+        That holds both while moved pods have to rest and when they may move again.
+        """
         draft, quiet = self.draft, 1
         at_first = [*self.units], {**self.changes}
         for turn in range(_TURNS):
@@ -172,6 +230,8 @@ class _Selection:
             view.refuse(pods, refused.reason, refused.detail, refused.by)
             return
         self.taken += 1
+        for each in proposal.rooms:
+            self.draft.placement.place(each.pod, each.node)
         self.draft.moved.update(pods)
         self.draft.may_move_again.difference_update(pods)
 
@@ -180,11 +240,14 @@ class _Selection:
         if draft.moved.isdisjoint(move.pod for unit in more for move in unit.moves):
             self.units += more
             draft.room -= count_moves(more)
+            draft.allowance.plan(_pods(more))
         else:
             units = with_fewer_hops(self.start, self.units, more)
             if units is None:
                 return _Refused(Reason.NO_ORDER, "it would need an intermediate stop, which is not allowed")
             draft.room += count_moves(self.units) - count_moves(units)
+            draft.allowance.withdraw(_pods(self.units))
+            draft.allowance.plan(_pods(units))
             self.units = units
         for unit in more:
             move_at_once(draft.placement, unit)
@@ -202,7 +265,7 @@ def _refused_by_protection(draft: PlanDraft, view: PlanView, pods: tuple[int, ..
 
 
 def _sequenced(draft: PlanDraft, view: PlanView, proposal: Proposal) -> list[MoveUnit] | _Refused:
-    units = _units(draft, view, proposal.moves)
+    units = _units(draft, view, proposal)
     if (no := _refused_by_groups(draft, view, units)) is not None:
         return no
     if not all(view.open[proposed.target] for proposed in proposal.moves):
@@ -216,13 +279,20 @@ def _sequenced(draft: PlanDraft, view: PlanView, proposal: Proposal) -> list[Mov
         return _Refused(Reason.NO_ORDER, f"found no order for these {len(proposal.moves)} moves")
     if count_moves(found) > view.room:
         return _Refused(*view.no_room)
+    if (spent := view.exceeded(_pods(found))) is not None:
+        return _Refused(Reason.HOURLY_LIMIT, spent.detail, spent.by)
     return found
 
 
-def _units(draft: PlanDraft, view: PlanView, moves: Sequence[ProposedMove]) -> list[MoveUnit]:
+def _pods(units: Iterable[MoveUnit]) -> list[int]:
+    """Return the pod of each move; one that stops on its way is there twice."""
+    return [move.pod for unit in units for move in unit.moves]
+
+
+def _units(draft: PlanDraft, view: PlanView, proposal: Proposal) -> list[MoveUnit]:
     """Make one unit of the members of a group, and one of each other pod."""
     grouped: dict[str | int, list[PlannedMove]] = {}
-    for proposed in moves:
+    for proposed in proposal.moves:
         group = draft.groups.of(proposed.pod)
         move = PlannedMove(
             pod=proposed.pod,
@@ -233,6 +303,7 @@ def _units(draft: PlanDraft, view: PlanView, moves: Sequence[ProposedMove]) -> l
             reason=proposed.reason,
             gain=proposed.gain,
             group=group,
+            rooms=proposal.rooms,
         )
         grouped.setdefault(group or proposed.pod, []).append(move)
     return [MoveUnit(tuple(moves)) for moves in grouped.values()]

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Final
 
 __all__ = [
+    "ALWAYS_PROTECTED",
     "REMEDIES",
     "Reason",
     "meaning_and_remedy",
@@ -20,11 +21,14 @@ class Reason(StrEnum):
     TERMINATING = "Terminating"
     UNSCHEDULED = "Unscheduled"
     NODE_UNKNOWN = "NodeUnknown"
+    NODE_NOT_SELECTED = "NodeNotSelected"
     ALREADY_MOVING = "AlreadyMoving"
     COOLING_DOWN = "CoolingDown"
     TOO_YOUNG = "TooYoung"
     NOT_SAFE_TO_EVICT = "NotSafeToEvict"
     DO_NOT_DISRUPT = "DoNotDisrupt"
+    PREFERS_NO_EVICTION = "PrefersNoEviction"
+    EVICTION_HANDLED = "EvictionHandled"
     FAILING = "Failing"
     RECOVERED = "Recovered"
 
@@ -34,6 +38,7 @@ class Reason(StrEnum):
     BARE_POD = "BarePod"
     OWN_POD = "OwnPod"
     EXCLUDED_NAMESPACE = "ExcludedNamespace"
+    NAMESPACE_NOT_SELECTED = "NamespaceNotSelected"
     SYSTEM_POD = "SystemPod"
     PRIORITY_TOO_HIGH = "PriorityTooHigh"
     OPTED_OUT = "OptedOut"
@@ -55,10 +60,17 @@ class Reason(StrEnum):
     UNSTEERED = "Unsteered"
     TOLERATES_CORDON = "ToleratesCordon"
     SURPLUS_WOULD_PREEMPT = "SurplusWouldPreempt"
+    COPY_RESTRICTED = "CopyRestricted"
     TOO_FEW_REPLICAS = "TooFewReplicas"
     SIBLING_NOT_READY = "SiblingNotReady"
     SEVERAL_BUDGETS = "SeveralBudgets"
+    BUDGET_UNSATISFIABLE = "BudgetUnsatisfiable"
     BUDGET_SPENT = "BudgetSpent"
+
+    # When and how often.
+    LIMIT_MALFORMED = "LimitMalformed"
+    OUTSIDE_WINDOW = "OutsideWindow"
+    HOURLY_LIMIT = "HourlyLimit"
 
     # Targets and order.
     NO_TARGET = "NoTarget"
@@ -67,8 +79,11 @@ class Reason(StrEnum):
     PLAN_FULL = "PlanFull"
     GROUP_INCOMPLETE = "GroupIncomplete"
     GROUP_TOO_LARGE = "GroupTooLarge"
-    OUTSIDE_WINDOW = "OutsideWindow"
     NAMESPACE_HELD = "NamespaceHeld"
+    STRATEGY_FAILED = "StrategyFailed"
+    NODE_NOT_REMOVED = "NodeNotRemoved"
+    NO_ROOM_TO_MAKE = "NoRoomToMake"
+    LEFT_TO_AUTOSCALER = "LeftToAutoscaler"
 
     # Pods that keep failing on their node.
     GAVE_UP = "GaveUp"
@@ -81,6 +96,23 @@ class Reason(StrEnum):
     GONE = "Gone"
     ELSEWHERE = "Elsewhere"
 
+
+ALWAYS_PROTECTED: Final = frozenset(
+    {
+        Reason.MIRROR_POD,
+        Reason.NOT_SAFE_TO_EVICT,
+        Reason.DO_NOT_DISRUPT,
+        Reason.EXCLUDED_NAMESPACE,
+        Reason.NAMESPACE_NOT_SELECTED,
+        Reason.NODE_NOT_SELECTED,
+        Reason.SYSTEM_POD,
+        Reason.PRIORITY_TOO_HIGH,
+        Reason.OPTED_OUT,
+        Reason.EXCLUDED_BY_SELECTOR,
+    }
+)
+"""Reasons that don't depend on the handover or on the target: such a pod is never evicted, restarted or
+removed without a move either."""
 
 REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
     Reason.MIRROR_POD: (
@@ -104,6 +136,10 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
         "It is bound to a node that does not exist.",
         "Wait until the pod is garbage-collected. In a saved cluster, include the nodes.",
     ),
+    Reason.NODE_NOT_SELECTED: (
+        "`nodeSelector` does not match the labels of its node.",
+        "Label the node or change `nodeSelector`; with several profiles, that of one of them.",
+    ),
     Reason.ALREADY_MOVING: ("It is being migrated.", "Wait for the migration: `rescheduler migrations`."),
     Reason.COOLING_DOWN: (
         "It was moved recently, or a migration failed recently. In maintenance, only a failure counts.",
@@ -115,8 +151,16 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
         "Remove the annotation if the pod may be moved.",
     ),
     Reason.DO_NOT_DISRUPT: (
-        'It has the annotation `karpenter.sh/do-not-disrupt: "true"`.',
-        "Remove the annotation if the pod may be moved.",
+        'It has the annotation `karpenter.sh/do-not-disrupt`: `"true"`, or a time since its start.',
+        "Remove the annotation if the pod may be moved, or wait until that time has passed.",
+    ),
+    Reason.PREFERS_NO_EVICTION: (
+        "It has the annotation `descheduler.alpha.kubernetes.io/prefer-no-eviction`.",
+        "Nothing to do: maintenance moves it anyway. Remove the annotation if it may move for balance, too.",
+    ),
+    Reason.EVICTION_HANDLED: (
+        "Another component moves it when it is evicted; KubeVirt live-migrates virtual machines like that.",
+        "Nothing to do: in maintenance it is evicted. Set `evictionStrategy: LiveMigrate` in the VM.",
     ),
     Reason.FAILING: (
         "It keeps failing on its node; FailedPods handles it.",
@@ -142,6 +186,10 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
     Reason.EXCLUDED_NAMESPACE: (
         "Its namespace is excluded.",
         "Remove the namespace from `excludedNamespaces`, or set `maintenanceIncludesSystem` for maintenance.",
+    ),
+    Reason.NAMESPACE_NOT_SELECTED: (
+        "`namespaceSelector` does not match the labels of its namespace, or they are not known.",
+        "Label the namespace or change `namespaceSelector`. In a saved cluster, include namespaces.",
     ),
     Reason.SYSTEM_POD: (
         "Its priority class is critical for the cluster.",
@@ -209,6 +257,16 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
         "It tolerates the cordon of its node. Without the webhook, its replacement may return there.",
         "Install the webhook and check that it responds, or remove the toleration.",
     ),
+    Reason.COPY_RESTRICTED: (
+        (
+            "It has access to its host, and the admission policies don't let the daemon create such a pod "
+            "(`restrictedCopies`)."
+        ),
+        (
+            "Allow it: `kubectl label namespace NAME rescheduler.dev/privileged-copies=true`, "
+            "or set `rescheduler.dev/handover: Evict` on the workload."
+        ),
+    ),
     Reason.SURPLUS_WOULD_PREEMPT: (
         "During the move its ReplicaSet creates an extra pod, which does not fit and would preempt others.",
         "Install the webhook, which prevents that; or set `preemptionPolicy: Never`, or free some room.",
@@ -225,9 +283,25 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
         "Several PodDisruptionBudgets cover it; Kubernetes does not evict such pods.",
         "Keep one PodDisruptionBudget per pod.",
     ),
+    Reason.BUDGET_UNSATISFIABLE: (
+        "Its PodDisruptionBudget requires more healthy pods than there are replicas, even with the copy.",
+        "Lower `minAvailable` of the budget, or run more replicas.",
+    ),
     Reason.BUDGET_SPENT: (
         "Its PodDisruptionBudget allows no disruption now.",
         "Get its pods ready, relax the budget, or set `moveUnderZeroBudget` for pods that are copied first.",
+    ),
+    Reason.LIMIT_MALFORMED: (
+        "An annotation that limits its moves is malformed, so it is not moved for a better placement.",
+        "Correct `rescheduler.dev/windows` or `rescheduler.dev/max-moves-per-hour`, or remove it.",
+    ),
+    Reason.OUTSIDE_WINDOW: (
+        "No window for moves is open now, or none of its workload or namespace.",
+        "Wait for the next of the `windows`, or change them or the annotation `rescheduler.dev/windows`.",
+    ),
+    Reason.HOURLY_LIMIT: (
+        "As many moves as allowed have started in the last hour.",
+        "Wait, or raise `maxMovesPerHour` or the annotation `rescheduler.dev/max-moves-per-hour`.",
     ),
     Reason.NO_TARGET: (
         "It should move, but no other node can take it.",
@@ -253,13 +327,25 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
         "Its group moves together and is larger than the limit on concurrent moves or on moves per plan.",
         "Raise `maxConcurrentMigrations` and `maxReschedulePods` to at least the size of the group.",
     ),
-    Reason.OUTSIDE_WINDOW: (
-        "No window for moves is open now.",
-        "Wait for the next of the `windows`, or change them.",
+    Reason.STRATEGY_FAILED: (
+        "A strategy that a plugin adds has raised an exception. The other strategies were used.",
+        "Report it to the author of the plugin, update it, or remove it from `enabledStrategies`.",
     ),
     Reason.NAMESPACE_HELD: (
         "Too many migrations in its namespace failed in the last 15 minutes, so moves there are paused.",
         "See why they failed (`rescheduler status`), fix the cause and run `rescheduler resume`; or wait.",
+    ),
+    Reason.NODE_NOT_REMOVED: (
+        "No component would remove the node once it is empty, so CostOptimization does not empty it.",
+        "Install a node autoscaler, remove what excludes the node, or set `nodeAutoscaler`.",
+    ),
+    Reason.NO_ROOM_TO_MAKE: (
+        "No node gets enough room for it, or for the block of `makeRoom.defragment`, with the allowed moves.",
+        "Add a node, raise `makeRoom.maxMoves`, or see what keeps pods in place: `rescheduler plan --for`.",
+    ),
+    Reason.LEFT_TO_AUTOSCALER: (
+        "It can't be scheduled, and a node autoscaler may add a node for it.",
+        "Wait, or set `makeRoom.withAutoscaler`.",
     ),
     Reason.GAVE_UP: (
         "It keeps failing and has used all tries on other nodes that its owner allows.",

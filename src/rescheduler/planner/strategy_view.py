@@ -1,24 +1,34 @@
 """The state that all strategies of one plan share, and the view of the cluster that one strategy gets."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 
 import numpy as np
 
-from rescheduler.api.podmigration import Handover
-from rescheduler.api.strategy_traits import traits_of
-from rescheduler.cluster.snapshot import Flags, Snapshot, nodes_in_maintenance
-from rescheduler.config.policy import Policy, UsageSource
+from kubevalues import Selector
+from rescheduler.api.podmigration import Handover, traits_of
+from rescheduler.cluster.node_autoscalers import NodeAutoscalers
+from rescheduler.cluster.snapshot import (
+    Flags,
+    Ints,
+    Snapshot,
+    is_selected_namespace,
+    nodes_being_emptied,
+    open_nodes,
+)
+from rescheduler.cluster.trusted_usage import HotNodeHistory, hot_subject, hot_subjects
+from rescheduler.config.policy import Policy
 from rescheduler.planner.available_nodes import availability_message, node_availability
-from rescheduler.planner.move_sequence import PodGroups
-from rescheduler.planner.plan import Rejection
+from rescheduler.planner.move_allowance import MoveObstacle
+from rescheduler.planner.move_sequence import MoveUnit, PodGroups
+from rescheduler.planner.plan import Rejection, RejectionLog
 from rescheduler.planner.protections.eligibility import Eligibility
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.waves import WaveLimits
 from rescheduler.recovery.failing_pods import FailingPods, find_failing_pods
 from rescheduler.rules.placement import Placement
+from rescheduler.rules.taint_toleration import LastChoiceNodes, preferred
 from rescheduler.strategies.fair_shares import (
     NOTHING_QUEUED,
     NamespaceTurns,
@@ -28,69 +38,7 @@ from rescheduler.strategies.fair_shares import (
 )
 from rescheduler.strategies.strategy import Strategy
 
-__all__ = ["MAX_LISTED_REJECTIONS", "HotNodeHistory", "PlanDraft", "PlanView", "RejectionLog", "hot_subjects"]
-
-MAX_LISTED_REJECTIONS = 1000
-"""Rejections that a plan lists: in a large cluster a balancing strategy may ask about very many pods."""
-
-
-@dataclass(frozen=True, slots=True)
-class HotNodeHistory:
-    """How many checks in a row found each node too hot; empty after a start."""
-
-    source: UsageSource | None = None
-    checks: int = 0
-    """Checks with this source, whatever they found."""
-    in_a_row: Mapping[Hashable, int] = field(default_factory=dict)
-    """Checks up to the last one that found this too hot, without a break; at least 1."""
-
-    def after(self, too_hot: Iterable[Hashable], source: UsageSource) -> "HotNodeHistory":
-        """Return the history after one more check.
-
-        What is too hot is a node's name; or a strategy and a node, where strategies differ.
-        Load from another source is not comparable, so counting restarts.
-        """
-        before = self if self.source is source else HotNodeHistory()
-        counted = {subject: before.in_a_row.get(subject, 0) + 1 for subject in too_hot}
-        return HotNodeHistory(source, before.checks + 1, counted)
-
-
-def hot_subjects(
-    heat: HotNodeHistory | None, too_hot: Iterable[Hashable], hot_checks: int
-) -> frozenset[Hashable]:
-    """Return which of those that are too hot now count as hot. `heat` has the present check in it already.
-
-    Without it (a single plan knows no checks before), all of them.
-    """
-    if heat is None or heat.source is UsageSource.REQUESTS:
-        return frozenset(too_hot)
-    return frozenset(subject for subject in too_hot if heat.in_a_row.get(subject, 0) >= hot_checks)
-
-
-class RejectionLog:
-    def __init__(self) -> None:
-        self._found: dict[tuple[str, str], Rejection] = {}
-
-    def add(self, rejection: Rejection) -> None:
-        """The first one counts: it comes from the strategy that has precedence."""
-        self._found.setdefault((rejection.subject, rejection.reason), rejection)
-
-    def without(self, moved: Iterable[str]) -> list[Rejection]:
-        """Return all rejections by subject, except for pods that another strategy moves.
-
-        That a pod fails, and is left to FailedPods, is not said where that has said more about it.
-        """
-        left_out = frozenset(moved)
-        reported = {subject for subject, reason in self._found if reason != Reason.FAILING}
-        return [
-            self._found[subject, reason]
-            for subject, reason in sorted(self._found)
-            if subject not in left_out and not (reason == Reason.FAILING and subject in reported)
-        ]
-
-    @staticmethod
-    def counts(rejections: Iterable[Rejection]) -> dict[str, int]:
-        return dict(sorted(Counter(each.reason for each in rejections).items()))
+__all__ = ["PlanDraft", "PlanView"]
 
 
 _MOST_ASKED = 10_000
@@ -100,7 +48,7 @@ _MOST_ASKED = 10_000
 class PlanDraft:
     """The state that all strategies of one plan share: the placement, and the decisions so far."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one per circumstance
         self,
         snapshot: Snapshot,
         policy: Policy,
@@ -110,10 +58,19 @@ class PlanDraft:
         guarded: bool = False,
         queue: QueuedMigrations = NOTHING_QUEUED,
         held_namespaces: frozenset[str] = frozenset(),
+        profile: int = 0,
+        before: "PlanDraft | None" = None,
     ) -> None:
+        """Create the draft; `before` is that of the previous profile, whose moves are taken."""
         self.snapshot = snapshot
         self.policy = policy
-        self.placement = Placement(snapshot)
+        self.profile = profile
+        """The number of the profile, from 0."""
+        self.units_before: list[MoveUnit] = [] if before is None else [*before.units_before, *before.units]
+        """What the plans of earlier profiles move."""
+        self.units: Sequence[MoveUnit] = ()
+        """What this draft moves, once it is selected."""
+        self.placement: Placement = Placement(snapshot) if before is None else before.placement
         self.groups = PodGroups(snapshot, policy.pod_group_label)
         self.rejections = RejectionLog()
         self.queue = queue
@@ -123,23 +80,35 @@ class PlanDraft:
         self.used: Counter[str] = Counter()
         """Moves in this plan, by strategy."""
         self.reserved = 0
-        """Of the room, what is kept for strategies that have not been asked yet."""
+        """The part of the room that is reserved for strategies that have not been asked yet."""
         self.held_namespaces = held_namespaces
-        """Whose pods stay where they are for now, because their migrations keep failing."""
+        """The namespaces whose pods stay where they are for now, because their migrations keep failing."""
         self.in_window = in_window
         self.moved: set[int] = set()
         """Pods that this plan moves: each once, unless it is in `may_move_again`."""
         self.may_move_again: set[int] = set()
-        """Those of them that may be moved on once more."""
-        self.being_emptied: Flags = nodes_in_maintenance(snapshot)
+        """The moved pods that may be moved once more."""
+        self.being_emptied: Flags = nodes_being_emptied(snapshot, policy)
         """[node]: in maintenance, or cordoned by this plan. No pod is sent there."""
+        self.open: Flags = open_nodes(snapshot, policy)
+        """[node]: those that may be a target before anything is planned."""
+        self.selected_nodes = _matching_nodes(snapshot, policy.node_selector)
+        """[node]: those that the profile selects."""
+        self.last_choice = LastChoiceNodes(snapshot, policy)
         self.cordoned: Flags = ~snapshot.nodes.schedulable
         """[node]: by now, or by this plan, whose cordons come before its moves."""
+        if before is not None:
+            self.being_emptied |= before.being_emptied
+            self.cordoned |= before.cordoned
         eligible = partial(
             Eligibility, snapshot, policy, steered=steered, guarded=guarded, cordoned=self.cordoned
         )
         self.eligibility = {urgent: eligible(urgent=urgent) for urgent in (False, True)}
         self.for_failing_pods = eligible(urgent=True, recovering=True)
+        self.allowance = self.eligibility[False].allowance
+        """Moves that are allowed in this hour; those of the plan count."""
+        before_this = (move.pod for unit in self.units_before for move in unit.moves)
+        self.allowance.plan(before_this, of_other_profile=True)
         self.limits = WaveLimits(snapshot, policy, self.eligibility[False].budgets)
         self.why_no_target: dict[int, str] = {}
         """What forbids each node to the pods of a class that found no target, in words."""
@@ -151,20 +120,22 @@ class PlanDraft:
 
     @cached_property
     def has_several_namespaces(self) -> bool:
-        """Among those whose pods may be moved at all."""
+        """Return whether pods of several namespaces may be moved."""
         namespaces = {pod_class.namespace for pod_class in self.snapshot.classes}
-        return len(namespaces.difference(self.policy.excluded_namespaces)) > 1
+        namespaces = namespaces.difference(self.policy.excluded_namespaces)
+        return sum(is_selected_namespace(self.snapshot, self.policy, each) for each in namespaces) > 1
 
     @property
     def slots_left(self) -> int:
-        """Moves that this plan may still have, whatever is queued."""
+        """Return how many more moves this plan may have, whatever is queued."""
         return self.policy.max_reschedule_pods - self.used.total()
 
     def room_for(self, strategy: Strategy) -> int:
-        if traits_of(strategy.name).recovers:
+        traits = traits_of(strategy.name)
+        if traits.recovers:
             # Queued migrations of each namespace count when namespaces take turns.
             return max(0, self.slots_left - self.reserved)
-        if strategy.urgent:
+        if traits.urgent:
             # Maintenance does not wait until what others have asked for has begun.
             guaranteed = reserved_slots(self.policy.max_reschedule_pods) - self.queue.maintenance
             return max(0, min(self.slots_left, max(self.room, guaranteed - self.used[strategy.name])))
@@ -186,31 +157,60 @@ class PlanView:
         self.strategy = strategy
         self._draft = draft
         traits = traits_of(strategy.name)
+        self._urgent = traits.urgent
+        self._balances = not traits.urgent and not traits.consolidates
         self._may_move_now = draft.in_window or traits.ignores_windows
-        self._eligibility = draft.for_failing_pods if traits.recovers else draft.eligibility[strategy.urgent]
+        self._eligibility = draft.for_failing_pods if traits.recovers else draft.eligibility[traits.urgent]
         self._refused: set[int] = set()
         self._handovers: dict[int, Handover] = {}
-        nodes = draft.snapshot.nodes
-        self._healthy: Flags = nodes.ready & nodes.schedulable
 
     @property
     def open(self) -> Flags:
-        return self._healthy & ~self._draft.being_emptied
+        found = self._draft.open & ~self._draft.being_emptied
+        # What has to leave may go anywhere: the scheduler's rules decide.
+        return found if self._urgent else found & self._draft.selected_nodes
+
+    def _is_open(self, node: int) -> bool:
+        """Return `open[node]`, which is cheaper than all of it."""
+        draft = self._draft
+        is_target = self._urgent or draft.selected_nodes[node]
+        return bool(is_target and draft.open[node] and not draft.being_emptied[node])
+
+    @property
+    def being_emptied(self) -> Flags:
+        return self._draft.being_emptied
+
+    @property
+    def autoscalers(self) -> NodeAutoscalers:
+        return self._draft.last_choice.autoscalers
+
+    @property
+    def scale_down_candidates(self) -> Flags:
+        return self._draft.last_choice.scale_down_candidates
 
     @property
     def stops(self) -> Flags:
-        """Where a pod may stop on its way: on nodes that the strategy could also send it to."""
-        return self.open if self.strategy.urgent else self.open & self.nodes
+        """Return the nodes where a pod may stop on its way: those that the strategy could also send it to."""
+        return self.open if self._urgent else self.open & self.nodes
 
     @property
     def room(self) -> int:
         # Outside the windows nodes may still be cordoned and uncordoned: that is not a move. Nor do pods
         # that fail wait for a window: they serve no traffic until they are elsewhere.
-        return self._draft.room_for(self.strategy) if self._may_move_now else 0
+        room = self._draft.room_for(self.strategy) if self._may_move_now else 0
+        allowed = None if self._urgent else self._draft.allowance.total_left
+        return room if allowed is None else min(room, allowed)
+
+    @property
+    def most_moves(self) -> int:
+        most, allowed = self.policy.max_reschedule_pods, self._draft.allowance.total_limit
+        return most if allowed is None or self._urgent else min(most, allowed)
 
     @property
     def no_room(self) -> tuple[Reason, str]:
-        """What to say to a proposal that the plan has no room for."""
+        """Return the reason and detail for a proposal that the plan has no room for."""
+        if self._may_move_now and self.room < self._draft.room_for(self.strategy):
+            return Reason.HOURLY_LIMIT, self._draft.allowance.total_detail
         if self._may_move_now:
             return Reason.PLAN_FULL, f"the plan has room for {self.room} more moves"
         return Reason.OUTSIDE_WINDOW, "no window is open now"
@@ -255,7 +255,7 @@ class PlanView:
     def may_move(self, pod: int) -> bool:
         if pod in self._refused or (pod in self._draft.moved and pod not in self._draft.may_move_again):
             return False
-        rejection = self._held(pod) or self._eligibility.refusal(pod)
+        rejection = self._held(pod) or self._eligibility.refusal(pod) or self._spent(pod)
         if rejection is not None:
             self._draft.rejections.add(rejection)
         return rejection is None
@@ -267,20 +267,38 @@ class PlanView:
         detail = f"too many recent migrations in namespace {record.namespace} failed"
         return Rejection(record.key, Reason.NAMESPACE_HELD, record.namespace, detail)
 
+    def _spent(self, pod: int) -> Rejection | None:
+        """With the moves that the plan has by now."""
+        spent = None if self._urgent else self._draft.allowance.spent(pod)
+        if spent is None:
+            return None
+        return Rejection(self.snapshot.pods.records[pod].key, Reason.HOURLY_LIMIT, *spent)
+
+    def exceeded(self, pods: Sequence[int]) -> MoveObstacle | None:
+        """Return which limit of this hour does not allow all these moves."""
+        return None if self._urgent else self._draft.allowance.exceeded(pods)
+
     def targets(self, pod: int) -> Flags:
         try:
             stays = self.handover(pod).source_stays
         except ValueError:  # there is no way to move it, so there is nowhere to
             return np.zeros(len(self.nodes), np.bool_)
         found = self.placement.fits(pod, source_stays=stays) & self.open
-        last_resort_nodes = self._last_resort_nodes(pod)
-        if last_resort_nodes is not None and (better := found & ~last_resort_nodes).any():
-            found = better
-        # The scheduler would not mind what a pod leaves behind, but TopologySpread would have to mend it.
-        return found if self.strategy.urgent else found & self.placement.keeps_spread(pod)
+        # Where pods of its workload fail, it would hardly run at all: that counts most.
+        for last_choice in self._last_choices(pod):
+            found = preferred(found, last_choice)
+        # The scheduler ignores what a pod leaves behind, but TopologySpread would have to repair it.
+        return found if self._urgent else found & self.placement.keeps_spread(pod)
+
+    def _last_choices(self, pod: int) -> Iterator[Flags]:
+        if (failing := self._last_resort_nodes(pod)) is not None:
+            yield failing
+        tolerations = self.snapshot.pods.records[pod].constraints.tolerations
+        yield self._draft.last_choice.of(tolerations, balancing=self._balances)
 
     def _last_resort_nodes(self, pod: int) -> Flags | None:
-        """[node]: the last places to try, because pods of its workload fail there, or its own copy did."""
+        """Return [node]: the last places to try, because pods of its workload fail there, or its own copy
+        did."""
         found = self.failing_pods.last_resort_nodes(int(self.snapshot.pods.workload[pod]))
         failed_on = self.snapshot.failed_on.get(self.snapshot.pods.records[pod].uid)
         if failed_on is None:
@@ -291,17 +309,16 @@ class PlanView:
         return flags if found is None else flags | found
 
     def may_go(self, pod: int, node: int) -> bool:
-        last_resort_nodes = self._last_resort_nodes(pod)
-        if last_resort_nodes is not None and last_resort_nodes[node]:
+        if any(last_choice[node] for last_choice in self._last_choices(pod)):
             return bool(self.targets(pod)[node])
         try:
             stays = self.handover(pod).source_stays
         except ValueError:
             return False
         return (
-            bool(self._healthy[node] and not self._draft.being_emptied[node])
+            self._is_open(node)
             and self.placement.fits_on(pod, node, source_stays=stays)
-            and (self.strategy.urgent or bool(self.placement.keeps_spread(pod)[node]))
+            and (self._urgent or bool(self.placement.keeps_spread(pod)[node]))
         )
 
     def handover(self, pod: int) -> Handover:
@@ -315,10 +332,13 @@ class PlanView:
         if not group:
             return (pod,)
         members = self._draft.groups.members(group)
-        if self.strategy.urgent:
+        if self._urgent:
             being_emptied, position = self._draft.being_emptied, self.placement.position
             return tuple(each for each in members if each == pod or being_emptied[position[each]])
         return members
+
+    def reserve(self, asks: Ints, node: int) -> None:
+        self.placement.reserve(asks, node)
 
     def report_no_target(self, pod: int) -> None:
         self._refused.add(pod)
@@ -327,10 +347,14 @@ class PlanView:
     def report_staying(self, pod: int, reason: str, detail: str) -> None:
         self._note(pod, reason, detail)
 
-    def refuse(self, pods: tuple[int, ...], reason: Reason, detail: str, by: str = "") -> None:
-        """The planner's answer to a proposal: none of its pods is offered to this strategy again.
+    def report_node(self, node: int | None, reason: str, detail: str) -> None:
+        name = "" if node is None else self.snapshot.nodes.records[node].name
+        self._draft.rejections.add(Rejection(name, reason, "", detail))
 
-        Noted for those of which nothing worse is known.
+    def refuse(self, pods: tuple[int, ...], reason: Reason, detail: str, by: str = "") -> None:
+        """Refuse a proposal, and offer none of its pods to this strategy again.
+
+        The reason is recorded for pods that have no more serious one.
         """
         for pod in pods:
             if self.may_move(pod):
@@ -353,8 +377,11 @@ class PlanView:
 
 
 def _selected_nodes(draft: PlanDraft, strategy: str) -> Flags:
-    selector = draft.policy.nodes_of(strategy)
-    nodes = draft.snapshot.nodes
+    return _matching_nodes(draft.snapshot, draft.policy.nodes_of(strategy))
+
+
+def _matching_nodes(snapshot: Snapshot, selector: Selector) -> Flags:
+    nodes = snapshot.nodes
     if selector.selects_everything:
         return np.ones(len(nodes), np.bool_)
     return np.fromiter((selector.matches(node.labels) for node in nodes.records), np.bool_, len(nodes))
@@ -365,6 +392,6 @@ def _hot_nodes(draft: PlanDraft, strategy: str, heat: HotNodeHistory | None) -> 
     nodes = draft.snapshot.nodes
     if heat is None:
         return np.ones(len(nodes), np.bool_)
-    subjects = [(strategy, node.name) for node in nodes.records]
+    subjects = [hot_subject(strategy, draft.profile, node.name) for node in nodes.records]
     found = hot_subjects(heat, subjects, draft.policy.hot_checks)
     return np.fromiter((subject in found for subject in subjects), np.bool_, len(nodes))

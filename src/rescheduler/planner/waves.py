@@ -81,8 +81,8 @@ class WaveLimits:
         )
 
     def _goes_alone(self, move: PlannedMove) -> bool:
-        """One evicted pod at a time: where the successor of a second would have to wait for that of the
-        first, and where no budget says that more may be missing."""
+        """Return whether only one pod may be evicted at a time: the successor of a second would have to wait
+        for that of the first, or no budget allows more to be missing."""
         if move.handover is not Handover.EVICT:
             return False
         if not self._budgets.covering(move.pod):
@@ -157,7 +157,7 @@ class WaveInteractions:
     def __init__(self, snapshot: Snapshot) -> None:
         self._classes, self._class_of = snapshot.classes, snapshot.pods.pod_class
         self._dependencies: dict[int, _Dependency] = {}
-        """By class."""
+        """The dependencies by class."""
 
     def depends_on(self, unit: MoveUnit, others: Sequence[MoveUnit]) -> list[MoveUnit]:
         """Return the other units that the unit depends on."""
@@ -200,7 +200,7 @@ def _dependency_of(pod_class: PodClass) -> _Dependency:
     return _Dependency(frozenset({pod_class.namespace}), far)
 
 
-_MAX_MISFITS = 16
+_MAX_REFUSED_UNITS = 16
 """Units that may turn out not to fit before a wave that has some is closed: asking the rules takes time."""
 
 
@@ -233,16 +233,16 @@ class WaveOrder:
 
     @property
     def left(self) -> list[MoveUnit]:
-        """What no order was found for: nothing, if the units were chosen one by one."""
+        """Return the units for which no order was found: none, if the units were chosen one by one."""
         return [demand.unit for demand in self._waiting]
 
     def _next_wave(self) -> Wave:
         """Start the units that can start; the others keep waiting."""
         wave = Wave(self._limits)
         waiting: list[WaveDemand] = []
-        misfits = 0
+        refused_units = 0
         for at, demand in enumerate(self._waiting):
-            if wave.is_full or misfits > _MAX_MISFITS or (waiting and not self._overtaking):
+            if wave.is_full or refused_units > _MAX_REFUSED_UNITS or (waiting and not self._overtaking):
                 waiting += self._waiting[at:]
                 break
             if not wave.has_room_for(demand) or not is_at_source(self.placement, demand.unit):
@@ -252,17 +252,18 @@ class WaveOrder:
                 start(self.placement, demand.unit)
             else:
                 waiting.append(demand)
-                misfits += bool(wave.units)
+                refused_units += bool(wave.units)
         self._waiting = waiting
         return wave
 
     def _fits(self, unit: MoveUnit, wave: Wave) -> bool:
-        """However far the rest of the wave is, and so that the rest still does."""
+        """Return whether the unit fits the wave, however far the others are, and so that the others still
+        fit."""
         if not can_start(self.placement, unit):
             return False
-        minded = self._interactions.depends_on(unit, wave.units)
+        dependencies = self._interactions.depends_on(unit, wave.units)
         dependents = self._interactions.dependents(unit, wave.units)
-        return all(self._fits_whether_others(do, unit, minded) for do in (withdraw, finish)) and all(
+        return all(self._fits_whether_others(do, unit, dependencies) for do in (withdraw, finish)) and all(
             self._fits_with(unit, other) for other in dependents
         )
 
@@ -277,12 +278,12 @@ class WaveOrder:
                 do(self.placement, other)
             return can_start(self.placement, unit)
 
-    def _fits_with(self, newcomer: MoveUnit, unit: MoveUnit) -> bool:
-        """Return whether a unit that was started could also start after the newcomer did, or has finished."""
+    def _fits_with(self, added: MoveUnit, unit: MoveUnit) -> bool:
+        """Return whether a started unit could also start after the added one started or finished."""
         with self.placement.trial():
             withdraw(self.placement, unit)
-            start(self.placement, newcomer)
+            start(self.placement, added)
             if not can_start(self.placement, unit):
                 return False
-            finish(self.placement, newcomer)
+            finish(self.placement, added)
             return can_start(self.placement, unit)

@@ -35,7 +35,7 @@ def disruptions_left(budget: BudgetRecord) -> int:
 
 
 def _can_do_without(budget: BudgetRecord) -> bool:
-    """Without a pod that is not ready."""
+    """Return whether the workload can do without a pod that is not ready."""
     return budget.always_allows_unhealthy or 0 < budget.desired_healthy <= budget.current_healthy
 
 
@@ -44,7 +44,9 @@ class DisruptionBudgets:
         self._snapshot = snapshot
         self._by_class: dict[int, tuple[BudgetRecord, ...]] = {}
         self._read: dict[str, list[tuple[BudgetRecord, Selector]]] = {}
-        """By namespace, with parsed selectors; filled when first needed."""
+        """The budgets by namespace, with parsed selectors; filled when first needed."""
+        self._replicas: dict[str, int] = {}
+        """The replicas under each budget, by its key; filled when first needed."""
 
     def covering(self, pod: int) -> tuple[BudgetRecord, ...]:
         row = int(self._snapshot.pods.pod_class[pod])
@@ -78,6 +80,32 @@ class DisruptionBudgets:
             return None
         return next(iter(self.guarding(pod)), None)
 
+    def replicas_under(self, budget: BudgetRecord) -> int:
+        """Return how many pods the workloads under the budget should have; a pod without one counts itself.
+
+        A replica that is missing now may be there in a moment: so this is what `kubectl scale` has set.
+        """
+        found = self._replicas.get(budget.key)
+        if found is None:
+            found = self._replicas[budget.key] = self._count_replicas(budget)
+        return found
+
+    def _count_replicas(self, budget: BudgetRecord) -> int:
+        snapshot, selector = self._snapshot, budget.pods()
+        pods = snapshot.pods
+        classes = [
+            row
+            for row, each in enumerate(snapshot.classes)
+            if each.namespace == budget.namespace and selector.matches(each.labels)
+        ]
+        there = np.isin(pods.pod_class, classes)
+        rows, counts = np.unique(pods.workload[there], return_counts=True)
+        replicas = 0
+        for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+            record = None if row == NO_ROW else snapshot.workloads[row].record
+            replicas += count if record is None else max(record.replicas, count)
+        return replicas
+
     def _in(self, namespace: str) -> list[tuple[BudgetRecord, Selector]]:
         if namespace not in self._read:
             there = self._by_namespace.get(namespace, ())
@@ -107,7 +135,7 @@ def ordinal_of(pod: PodRecord) -> int | None:
 
 
 def first_missing_ordinal(pods: Iterable[PodRecord], record: WorkloadRecord | None, now_s: float) -> int:
-    """The smallest number of which no pod is there, or one that is not available: none after it is made.
+    """Return the smallest ordinal whose pod is missing or not available: no later pod is created before it.
 
     Without the StatefulSet, its first pod is the first that is there.
     """
@@ -142,7 +170,7 @@ class ReplicaReadiness:
     unready: str
     """The name of one that is not, the first of them; empty if all that are there are."""
     first_missing: int
-    """Where the pods of a StatefulSet are numbered: the smallest number that is missed."""
+    """The smallest number that is missing, if the pods are those of a StatefulSet."""
 
 
 class WorkloadReadiness:
@@ -205,7 +233,7 @@ class Preemption:
 
     @cached_property
     def _least(self) -> int:
-        """The lowest priority of all pods on nodes."""
+        """Return the lowest priority of all pods on nodes."""
         pods = self._snapshot.pods
         placed = pods.priority[pods.node != NO_ROW]
         return int(placed.min()) if len(placed) else 0
@@ -216,7 +244,7 @@ class Preemption:
         return int(pods.priority[row]) > self._least and not pods.records[row].shape.never_preempts
 
     def _victims(self, row: int) -> str:
-        """The first node by name on which pods of lower priority could be removed for it."""
+        """Return the first node by name on which pods of lower priority could be removed for it."""
         snapshot = self._snapshot
         asks = snapshot.classes[snapshot.pods.pod_class[row]].asks
         has_lesser, free = self._without_lesser(int(snapshot.pods.priority[row]))
@@ -235,7 +263,8 @@ class Preemption:
         return f"{names}{more} on {snapshot.nodes.records[node].name}"
 
     def _without_lesser(self, priority: int) -> tuple[Flags, Ints]:
-        """[node]: whether there are pods of lower priority; [node, resource]: what is free without them."""
+        """Return [node]: whether there are pods of lower priority, and [node, resource]: what is free without
+        them."""
         found = self._outranked.get(priority)
         if found is None:
             pods, nodes = self._snapshot.pods, self._snapshot.nodes

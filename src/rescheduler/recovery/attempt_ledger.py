@@ -10,7 +10,7 @@ attempts are allowed later, it becomes the first of them.
 Deployments and their ReplicaSets copy annotations to each other, so the ledger names its holder. A ledger of
 another holder is ignored.
 
-Everybody who may edit the workload may write anything here. So the ledger is bounded and checked when it is
+Every user who may edit the workload may write anything here. So the ledger is bounded and checked when it is
 read, and it has no effect on other workloads (see `failing_pods`).
 """
 

@@ -7,7 +7,6 @@ from typing import ClassVar, Final
 import numpy as np
 
 from kubevalues.duration import short_duration
-from rescheduler.api.strategy_traits import traits_of
 from rescheduler.api.well_known_names import MIGRATION_STATUS_LABEL
 from rescheduler.config.config_validation import FAILED_PODS
 from rescheduler.recovery.failure_signs import FailureKind
@@ -29,14 +28,13 @@ _COMPLETED: Final = "completed"
 
 
 class FailedPods:
-    """Propose a node on which the replica has not failed; if it failed on all of them, propose any.
+    """Proposes a node on which the replica has not failed; if it failed on all of them, propose any.
 
     Recoveries that need no move (a pod of a DaemonSet restarts, a controller has replaced its pod) are
     performed by the recovery controller. Here they are only reported.
     """
 
     name: ClassVar[str] = FAILED_PODS
-    urgent: ClassVar[bool] = traits_of(FAILED_PODS).urgent
 
     def propose(self, view: View) -> Iterator[Proposal]:
         priority = view.snapshot.pods.priority

@@ -13,13 +13,20 @@ Failures that are the workload's own fault don't count against a node:
   registry.
 - A failure from before a node was created belongs to another node of the same name.
 
-A tenant can't make a node suspect. What a ledger says counts only if rescheduler has observed it: the pod
-fails there now, or a migration has moved it away from there. And the workloads must be of several namespaces.
+One tenant should not make a node suspect, and can't do much with it:
+
+- What a ledger says counts only if rescheduler has observed it: the pod fails there now, or a migration has
+  moved it away from there.
+- The workloads must be of several namespaces, and of more than those whose new pods became ready there
+  meanwhile. A tenant with several namespaces can have pods fail on purpose, but can't keep the pods of others
+  from starting. Pods that have been running for long say nothing: on a node without disk space they go on.
+- At most a quarter of all nodes are suspect at once, those with failures of the most namespaces.
+- A suspect node is used last, for as long as failures are recent. It is neither cordoned nor emptied.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from math import inf
 from typing import Final
@@ -29,12 +36,13 @@ import numpy as np
 
 from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION
 from rescheduler.cluster.node_record import NodeRecord
+from rescheduler.cluster.pod_classes import owner_chain
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.snapshot import NO_ROW, Flags, PodsByWorkload, Snapshot
 from rescheduler.cluster.workload_record import WorkloadRecord
 from rescheduler.config.policy import FailedPodsPolicy
 from rescheduler.recovery.failure_signs import failure_of
-from rescheduler.recovery.recovery_decision import RETRIES_ANNOTATION, NotRequested, allowance_of, owner_chain
+from rescheduler.recovery.recovery_decision import RETRIES_ANNOTATION, NotRequested, allowance_of
 from rescheduler.recovery.workload_examination import (
     FailingReplica,
     WorkloadExamination,
@@ -45,16 +53,25 @@ from rescheduler.recovery.workload_examination import (
 __all__ = [
     "FailingPods",
     "FailureOnNode",
+    "StartedThere",
     "WorkloadFailures",
     "examine_pod",
     "find_failing_pods",
     "find_suspect_nodes",
     "is_healthy",
     "next_expiry_s",
+    "started_there",
     "workload_failures_of",
 ]
 
 _FEWEST_NAMESPACES: Final = 2
+_FEWEST_SUSPECTS: Final = 2
+"""The number of nodes that may be suspect in a cluster of any size."""
+_LARGEST_SHARE: Final = 0.25
+"""The share of nodes that may be suspect at once."""
+
+StartedThere = Callable[[str], Collection[str]]
+"""Returns the namespaces of the pods that were created within `suspectWindow` and are ready on that node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +123,12 @@ def workload_failures_of(
 
 
 def find_suspect_nodes(
-    witnesses: Iterable[WorkloadFailures], made_s: Mapping[str, float], terms: FailedPodsPolicy, now_s: float
+    witnesses: Iterable[WorkloadFailures],
+    made_s: Mapping[str, float],
+    terms: FailedPodsPolicy,
+    now_s: float,
+    *,
+    started_there: StartedThere,
 ) -> Mapping[str, tuple[str, ...]]:
     """Return the suspect nodes, each with the workloads that failed there recently; both sorted.
 
@@ -119,7 +141,13 @@ def find_suspect_nodes(
     many = {node: workloads for node, workloads in found.items() if _is_suspect(workloads, terms)}
     if 2 * len(many) > len(made_s):
         return {}
-    return {node: tuple(sorted(name for name, _ in workloads)) for node, workloads in sorted(many.items())}
+    namespaces = {node: {namespace for _, namespace in workloads} for node, workloads in many.items()}
+    likely = [
+        node for node, failing in namespaces.items() if len(failing) > len(set(started_there(node)) - failing)
+    ]
+    likely.sort(key=lambda node: (-len(namespaces[node]), -len(many[node]), node))
+    most = max(_FEWEST_SUSPECTS, int(_LARGEST_SHARE * len(made_s)))
+    return {node: tuple(sorted(name for name, _ in many[node])) for node in sorted(likely[:most])}
 
 
 def _is_suspect(workloads: Collection[tuple[str, str]], terms: FailedPodsPolicy) -> bool:
@@ -128,6 +156,22 @@ def _is_suspect(workloads: Collection[tuple[str, str]], terms: FailedPodsPolicy)
     namespaces = {namespace for _, namespace in workloads}
     fewest = min(_FEWEST_NAMESPACES, terms.suspect_after)
     return len(workloads) >= terms.suspect_after and len(namespaces) >= fewest
+
+
+def started_there(present: Callable[[], Snapshot], terms: FailedPodsPolicy) -> StartedThere:
+    """Return the function that tells which namespaces have new pods that are ready on a node. It takes a
+    snapshot only when it is called."""
+    taken = cache(present)
+
+    def namespaces(node: str) -> set[str]:
+        snapshot = taken()
+        since_s = snapshot.taken_at_s - terms.suspect_window.total_seconds()
+        pods, row = snapshot.pods, snapshot.nodes.row.get(node)
+        rows = () if row is None else pods.on(row).tolist()
+        records = (pods.records[each] for each in rows if is_healthy(snapshot, each))
+        return {pod.namespace for pod in records if pod.created_s >= since_s}
+
+    return namespaces
 
 
 def next_expiry_s(
@@ -166,7 +210,7 @@ class FailingPods:
     is_suspect: Flags
     """[node]: whether it is among `suspects`."""
     failed_on: Mapping[int, Flags]
-    """By workload, [node]: where its pods fail, or failed and have not recovered yet."""
+    """The nodes [node] by workload where its pods fail, or failed and have not recovered yet."""
 
     def last_resort_nodes(self, workload: int) -> Flags | None:
         """Return [node]: the nodes to use for that workload only if there are no others; None if there are
@@ -206,7 +250,13 @@ def _find_failing_pods(snapshot: Snapshot, terms: FailedPodsPolicy) -> FailingPo
         (workload, workload_failures_of(each, snapshot.left_after_failure, now_s)) for workload, each in seen
     ]
     made_s = {node.name: node.created_s for node in nodes} if witnesses else {}
-    found = find_suspect_nodes((witness for _, witness in witnesses), made_s, terms, now_s)
+    found = find_suspect_nodes(
+        (witness for _, witness in witnesses),
+        made_s,
+        terms,
+        now_s,
+        started_there=started_there(lambda: snapshot, terms),
+    )
     failed_on = {
         workload: _node_flags(snapshot, (failure.node for failure in witness.failures))
         for workload, witness in witnesses
@@ -298,7 +348,7 @@ class _Finder:
         return allowance_of(pod, self._chain(pod), self._terms) is not None
 
     def _chain(self, pod: PodRecord) -> tuple[WorkloadRecord, ...]:
-        return owner_chain(pod, self._snapshot.controllers)
+        return owner_chain(pod.namespace, pod.owner, self._snapshot.controllers)
 
     def _node(self, name: str) -> NodeRecord | None:
         row = self._snapshot.nodes.row.get(name)

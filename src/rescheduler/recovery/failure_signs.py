@@ -1,4 +1,4 @@
-"""Whether a pod fails where it is, by its containers, its phase and its node.
+"""Decide whether a pod fails where it is, by its containers, its phase and its node.
 
 Each failure sign has the time from which on it counts, so that one bad moment is no failure. Containers don't
 say since when they fail; known is when their turn came: when the kubelet accepted the pod, when the init
@@ -162,7 +162,7 @@ class PodFailure:
     kind: FailureKind
     since_s: float
     message: str
-    """For example "app: CrashLoopBackOff, 5 restarts, exit code 1"."""
+    """The failure in words, such as "app: CrashLoopBackOff, 5 restarts, exit code 1"."""
 
 
 def failure_of(

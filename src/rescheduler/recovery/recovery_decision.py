@@ -4,14 +4,13 @@ Owners ask for reschedulings with an annotation. They are tenants, so `failedPod
 bound.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rescheduler.cluster.node_record import NodeRecord
-from rescheduler.cluster.object_meta import OwnerReference
 from rescheduler.cluster.pod_record import PodRecord
-from rescheduler.cluster.workload_record import WORKLOAD_KINDS, WorkloadRecord, controller_of
+from rescheduler.cluster.workload_record import WorkloadRecord
 from rescheduler.config.policy import FailedPodsPolicy
 from rescheduler.recovery.attempt_ledger import ReplicaLineage
 from rescheduler.recovery.failure_signs import FailureKind, PodFailure
@@ -32,16 +31,13 @@ __all__ = [
     "RetryAllowance",
     "allowance_of",
     "allowance_on",
-    "controllers_above",
     "decide_recovery",
     "is_confirmed_down",
-    "owner_chain",
 ]
 
 RETRIES_ANNOTATION: Final = "scheduling-retries"
 """The annotation by which owners ask for recovery."""
 
-_MAX_CONTROLLERS: Final = 3
 _BY_DEFAULT: Final = "failedPods.defaultRetries"
 _MOST_DIGITS: Final = 9
 """A longer number is above every bound, and Python refuses to parse thousands of digits."""
@@ -56,7 +52,7 @@ class RetryAllowance:
     retries: int
     """The number of reschedulings."""
     by: str
-    """Where that is set: `Deployment/web` or `failedPods.defaultRetries`."""
+    """The place where that is set: `Deployment/web` or `failedPods.defaultRetries`."""
     asked_for: str = ""
     """The value of the annotation if it exceeds `failedPods.maxRetries`; empty otherwise."""
 
@@ -84,26 +80,6 @@ class MalformedRetries:
     def why(self) -> str:
         value = _shortened_value(self.value)
         return f'{RETRIES_ANNOTATION}: "{value}" on {self.kind} {self.key} is not a non-negative integer'
-
-
-def owner_chain(pod: PodRecord, controllers: Mapping[str, WorkloadRecord]) -> tuple[WorkloadRecord, ...]:
-    """Return the known controllers above a pod, the nearest first."""
-    return controllers_above(pod.owner, lambda owner: controller_of(controllers, pod.namespace, owner))
-
-
-def controllers_above(
-    owner: OwnerReference | None, find: Callable[[OwnerReference], WorkloadRecord | None]
-) -> tuple[WorkloadRecord, ...]:
-    """Return the controllers from this owner upwards, as far as `find` knows them."""
-    found: list[WorkloadRecord] = []
-    # The limit ends cycles of forged owner references.
-    while owner is not None and len(found) < _MAX_CONTROLLERS:
-        record = find(owner) if WORKLOAD_KINDS.get(owner.kind) == owner.api_version else None
-        if record is None:
-            break
-        found.append(record)
-        owner = record.owner
-    return tuple(found)
 
 
 def allowance_of(

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from kubevalues.duration import short_duration
+from rescheduler.cluster.pod_classes import owner_chain
 from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.config.policy import FailedPodsPolicy, Policy
 from rescheduler.recovery.attempt_ledger import FailedAttempt, ReplicaLineage
@@ -13,7 +14,6 @@ from rescheduler.recovery.recovery_decision import (
     Reschedule,
     RetryAllowance,
     allowance_of,
-    owner_chain,
 )
 from rescheduler.recovery.replica_lineage import revision_of
 from rescheduler.recovery.workload_examination import FailingReplica, next_action_message
@@ -31,7 +31,7 @@ class RecoveryExplanation:
     retries: int | None
     """How often it may be rescheduled; None if its owner does not ask for recovery."""
     by: str
-    """Where that is set."""
+    """The place where that is set."""
     used: int
     """How often it was rescheduled."""
     tries: tuple[FailedAttempt, ...]
@@ -67,7 +67,7 @@ def explain_failing_pod(snapshot: Snapshot, policy: Policy, row: int) -> Recover
     pod = snapshot.pods.records[row]
     replica = next((replica for replica in found.failing if replica.pod.uid == pod.uid), None)
     if replica is None:
-        allowance = allowance_of(pod, owner_chain(pod, snapshot.controllers), terms)
+        allowance = allowance_of(pod, owner_chain(pod.namespace, pod.owner, snapshot.controllers), terms)
         lineage = found.ledger.lineage(found.lineages[pod.uid], revision_of(pod))
         if allowance is None and not lineage.failures:
             return None

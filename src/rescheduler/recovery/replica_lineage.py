@@ -1,4 +1,4 @@
-"""Which pods are the same replica, one after the other, so that a failing replica uses only its own attempts.
+"""Find the pods that are one replica, one after the other, so that it uses only its own attempts.
 
 Some replicas have an identity: the pod name in a StatefulSet, the node in a DaemonSet, the index in an
 indexed Job, the original name of a pod without a controller. Elsewhere descent counts: a successor that

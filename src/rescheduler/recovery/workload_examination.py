@@ -52,7 +52,7 @@ class LedgerHolder:
     uid: str
     annotations: Mapping[str, str]
     formerly: str = ""
-    """Of a copy of a pod without a controller, the uid of the original: the copy has its ledger."""
+    """The uid of the original pod, if this is its copy and has no controller: the copy carries its ledger."""
 
     @property
     def name(self) -> str:
@@ -99,13 +99,13 @@ class WorkloadExamination:
 
     holder: LedgerHolder
     ledger: AttemptLedger
-    """As written, or as converted from the record of kse-rescheduler."""
+    """The ledger as written, or as converted from the record of kse-rescheduler."""
     is_carried_over: bool
     """Whether it was converted: then it must be written, and the record of kse-rescheduler removed."""
     lineages: Mapping[str, str]
     """The name of the lineage of each pod, by uid."""
     failing: tuple[FailingReplica, ...]
-    """In the order of their keys; also those whose owners don't ask for recovery."""
+    """The failing replicas by key, including those whose owners don't ask for recovery."""
     malformed: tuple[MalformedRetries, ...]
     """Invalid annotations, whether pods fail or not."""
     capped: tuple[RetryAllowance, ...]

@@ -19,7 +19,7 @@ __all__ = ["inter_pod_affinity"]
 
 _TOO_FAR: Final = "node(s) didn't match pod affinity rules"
 _TOO_NEAR: Final = "node(s) didn't match pod anti-affinity rules"
-_UNWELCOME: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
+_EXISTING_ANTI_AFFINITY: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class _TermCounts:
 def inter_pod_affinity(
     number: int, index: PodClassIndex, node_labels: NodeLabels, count_registry: DomainCountRegistry
 ) -> RuleCheck | None:
-    """For the pods of the class of that number."""
+    """Build the check for the pods of the class with that number."""
     pod_class = index.classes[number]
     try:
         near = _parsed_terms(pod_class, pod_class.affinity.pod_affinity.required)
@@ -52,8 +52,8 @@ def inter_pod_affinity(
         return fits_nowhere(
             len(node_labels), NodeRefusal(SchedulerRule.POD_AFFINITY, (f"parsing pod: {error}",))
         )
-    unwelcome = index.against(number)
-    if not near and not apart and not unwelcome:
+    existing_anti_affinity = index.against(number)
+    if not near and not apart and not existing_anti_affinity:
         return None
 
     def place(term: AffinityTerm, classes: Iterable[int]) -> _TermCounts:
@@ -61,12 +61,14 @@ def inter_pod_affinity(
         return _TermCounts(term, domains, count_registry.of(classes, domains.of))
 
     # One pod that matches all terms at once is looked for, not one for each.
-    friends = set.intersection(*(set(index.matching(term)) for term in near)) if near else set()
+    matching_classes = set.intersection(*(set(index.matching(term)) for term in near)) if near else set()
     return _PodAffinity(
-        near=tuple(place(term, friends) for term in near),
-        matches_itself=number in friends,
+        near=tuple(place(term, matching_classes) for term in near),
+        matches_itself=number in matching_classes,
         apart=tuple(place(term, index.matching(term)) for term in apart),
-        unwelcome=tuple(place(term, holders) for term, holders in unwelcome.items()),
+        existing_anti_affinity=tuple(
+            place(term, holders) for term, holders in existing_anti_affinity.items()
+        ),
         nodes=len(node_labels),
     )
 
@@ -82,7 +84,7 @@ class _PodAffinity:
     matches_itself: bool
     apart: tuple[_TermCounts, ...]
     """Pods to be away from."""
-    unwelcome: tuple[_TermCounts, ...]
+    existing_anti_affinity: tuple[_TermCounts, ...]
     """Pods that want to be away from this one."""
     nodes: int
 
@@ -91,7 +93,7 @@ class _PodAffinity:
         is_first = self._is_first()
         for place in self.near:
             found &= place.domains.of != NO_ROW if is_first else place.has_some()
-        for place in (*self.apart, *self.unwelcome):
+        for place in (*self.apart, *self.existing_anti_affinity):
             if place.domain_counts.counts:
                 found &= ~place.has_some()
         return found
@@ -104,10 +106,13 @@ class _PodAffinity:
         for place in self.apart:
             if place.domain_counts.at(node):
                 return _refusal(_TOO_NEAR, f"requires anti-affinity to {place.term}", place, node)
-        for place in self.unwelcome:
+        for place in self.existing_anti_affinity:
             if place.domain_counts.at(node):
                 return _refusal(
-                    _UNWELCOME, f"existing pods require anti-affinity to {place.term}", place, node
+                    _EXISTING_ANTI_AFFINITY,
+                    f"existing pods require anti-affinity to {place.term}",
+                    place,
+                    node,
                 )
         return None
 

@@ -10,11 +10,24 @@ from msgspec.structs import asdict
 
 from kubevalues import Requirement, Selector, SelectorError, SelectorOperator, node_requirements_from_object
 from rescheduler.cluster.node_record import NodeRecord
-from rescheduler.cluster.pod_constraints import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from rescheduler.cluster.snapshot import NO_ROW, Flags, NodeTable, Rows
+from rescheduler.cluster.pod_constraints import (
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PreferredSchedulingTerm,
+)
+from rescheduler.cluster.snapshot import NO_ROW, Flags, Ints, NodeTable, Rows
 from rescheduler.rules.rule_check import NodeRefusal, SchedulerRule, StaticCheck, fits_nowhere
 
-__all__ = ["Labels", "NodeLabels", "TopologyDomains", "node_affinity", "reached_nodes", "shown_terms"]
+__all__ = [
+    "Labels",
+    "NodeLabels",
+    "TopologyDomains",
+    "node_affinity",
+    "preferred_weights",
+    "reached_nodes",
+    "shown_terms",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +39,7 @@ class TopologyDomains:
     names: tuple[str, ...]
     """[domain]: the label's value."""
     number: dict[str, int]
-    """By the label's value."""
+    """The numbers of domains by the label's value."""
 
     def spread(self, chosen: Sequence[int]) -> Flags:
         """Return [node]: whether its domain is one of those chosen; never for nodes without the label."""
@@ -37,7 +50,7 @@ class TopologyDomains:
 
 
 class NodeLabels:
-    """Never changes while a plan is made, so what was found out once is kept."""
+    """The labels of all nodes; they never change while a plan is made, so results are cached."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self.nodes = nodes
@@ -52,7 +65,7 @@ class NodeLabels:
 
     @cached_property
     def each_node(self) -> TopologyDomains:
-        """Every node a domain of its own, whatever its labels say."""
+        """Return domains in which every node is a domain of its own, whatever its labels say."""
         count = len(self)
         names = tuple(record.name for record in self.records)
         return TopologyDomains(
@@ -142,6 +155,14 @@ def node_affinity(
     return StaticCheck(_wanted_nodes(labels, required, node_labels), explain)
 
 
+def preferred_weights(terms: Iterable[PreferredSchedulingTerm], node_labels: NodeLabels) -> Ints:
+    """Return [node]: the sum of the weights of the preferred terms that match it."""
+    found = np.zeros(len(node_labels), np.int64)
+    for term in terms:
+        found += term.weight * _one_term(term.preference, node_labels, by_name=True)
+    return found
+
+
 def _wanted_nodes(labels: Labels, required: NodeSelector | None, node_labels: NodeLabels) -> Flags:
     """Return [node]: those that a pod asks for by node selector and affinity."""
     found = np.ones(len(node_labels), np.bool_)
@@ -154,7 +175,8 @@ def _wanted_nodes(labels: Labels, required: NodeSelector | None, node_labels: No
 
 
 def reached_nodes(required: NodeSelector | None, node_labels: NodeLabels) -> Flags:
-    """[node]: from which a volume can be reached. Volumes don't know names: such conditions count as met."""
+    """Return [node]: from which a volume can be reached. Volumes don't know node names: such conditions count
+    as met."""
     if required is None:
         return np.ones(len(node_labels), np.bool_)
     return _any_term(required.node_selector_terms, node_labels, by_name=False)
@@ -173,7 +195,7 @@ def _any_term(terms: Iterable[NodeSelectorTerm], node_labels: NodeLabels, *, by_
 
 
 def _one_term(term: NodeSelectorTerm, node_labels: NodeLabels, *, by_name: bool) -> Flags:
-    """A term without conditions, or with one that can't be read, matches no node."""
+    """Evaluate one term. A term without conditions, or with an invalid one, matches no node."""
     none = np.zeros(len(node_labels), np.bool_)
     if not term.match_expressions and not term.match_fields:
         return none
@@ -195,7 +217,7 @@ def _one_term(term: NodeSelectorTerm, node_labels: NodeLabels, *, by_name: bool)
 
 
 def _named_nodes(terms: Iterable[NodeSelectorTerm]) -> frozenset[str] | None:
-    """The only nodes that the terms allow by name, or None if some term names none."""
+    """Return the only nodes that the terms allow by name, or None if a term names none."""
     allowed: frozenset[str] = frozenset()
     for term in terms:
         named = [

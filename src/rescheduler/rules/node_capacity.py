@@ -67,7 +67,7 @@ class ResourcesFit:
 
 
 def node_ports(number: int, index: PodClassIndex, node_conflicts: NodeConflicts) -> RuleCheck | None:
-    """For the pods of the class of that number."""
+    """Build the check for the pods of the class with that number."""
     ports = index.classes[number].constraints.host_ports
     clashing = {other for port in ports for other in index.with_port(port)}
     if not clashing:

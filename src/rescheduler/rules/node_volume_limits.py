@@ -33,7 +33,7 @@ _CSI_MIGRATED_PROVISIONERS: Final = {
     "kubernetes.io/azure-file": "",
     "kubernetes.io/vsphere-volume": "",
 }
-"""Likewise; the last two are not counted."""
+"""Provisioners that were part of Kubernetes once, and their CSI drivers; the last two are not counted."""
 
 
 class AttachableVolume(NamedTuple):
@@ -52,9 +52,9 @@ class AttachableVolume(NamedTuple):
 def attachable_volumes(
     pod_class: PodClass, storage: Storage, *, is_placed: bool = False
 ) -> list[AttachableVolume]:
-    """Each once, however often the pod mentions it.
+    """Return each volume once, however often the pod mentions it.
 
-    Where the pod `is_placed`, another one would come in its stead: with new ephemeral volumes.
+    Where the pod `is_placed`, another one would replace it, with new ephemeral volumes.
     """
     found: dict[str, AttachableVolume] = {}
     for volume in pod_class.volumes:
@@ -75,7 +75,8 @@ def _inline(volume: PodVolume) -> AttachableVolume | None:
 
 
 def _of_claim(claim: ClaimRecord, storage: Storage, *, is_new: bool) -> AttachableVolume | None:
-    """A claim without a volume that is known counts as one that its class will make."""
+    """Return the volume of a claim. A claim without a known volume counts as one that its class will
+    provision."""
     volume = storage.volumes.get(claim.volume)
     if volume is not None and not is_new:
         if volume.csi_driver:
@@ -113,11 +114,11 @@ class AttachedVolumes:
         return self._count[driver]
 
     def users_of(self, volume: AttachableVolume) -> dict[int, int]:
-        """By node: how many pods use it there."""
+        """Return how many pods use it, by node."""
         return self._users.get(volume.name, {})
 
     def count(self, pod_class: int, node: int, by: int) -> None:
-        """So many pods of that class more on that node."""
+        """Count so many more pods of that class on that node."""
         for volume in self._of_class.get(pod_class, ()):
             users = self._users[volume.name]
             before, after = users.get(node, 0), users.get(node, 0) + by
@@ -130,7 +131,7 @@ class AttachedVolumes:
 
 
 def _attachments(snapshot: Snapshot) -> Iterator[tuple[str, str, int]]:
-    """They come before their pods and outlive them."""
+    """Yield (driver, volume, node) of attachments, which exist before their pods and outlive them."""
     for attachment in snapshot.storage.attachments.values():
         volume = snapshot.storage.volumes.get(attachment.volume)
         node = snapshot.nodes.row.get(attachment.node)
@@ -169,7 +170,7 @@ def _installed(
 ) -> StaticCheck:
     reason = f"{driver} CSI driver is not installed on the node"
     refusal = NodeRefusal(SchedulerRule.VOLUME_LIMITS, (reason,), f"needs {volumes[0].handle}")
-    # Without a word of its drivers, nobody on the node has taken over volumes that were no CSI volumes once.
+    # Without drivers, no CSI driver on the node has taken over volumes of in-tree plugins.
     counts_anywhere = not all(volume.is_translated for volume in volumes)
     csi_nodes = (storage.csi_nodes.get(record.name) for record in node_labels.records)
     passes = [not counts_anywhere if node is None else driver in node.drivers for node in csi_nodes]
@@ -208,7 +209,7 @@ class _AttachLimit:
         return NodeRefusal(SchedulerRule.VOLUME_LIMITS, (_TOO_MANY,), detail)
 
     def _new_on(self, node: int) -> int:
-        """A volume that another pod uses there is no new one.
+        """Return the volumes that are new on that node: no other pod uses them there.
 
         One that is still attached without a pod counts twice, as in the real scheduler: once as attached,
         once as new.

@@ -10,15 +10,15 @@ class.
     place, remove ──▶ PodPositions, and everything that the live rules read
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from kubevalues import SelectorError
-from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW, Flags, Ints, Rows, Snapshot
+from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW, Flags, Floats, Indices, Ints, Rows, Snapshot
+from rescheduler.config.policy_blocks import Preference
 from rescheduler.rules.inter_pod_affinity import inter_pod_affinity
 from rescheduler.rules.node_affinity import NodeLabels
 from rescheduler.rules.node_capacity import node_ports, node_resources_fit
@@ -26,47 +26,15 @@ from rescheduler.rules.node_volume_limits import AttachedVolumes, attachable_vol
 from rescheduler.rules.pod_class_index import PodClassIndex
 from rescheduler.rules.pod_positions import ITSELF, DomainCountRegistry, NodeConflicts, PodPositions
 from rescheduler.rules.pod_topology_spread import SpreadCheck, pod_topology_spread, spread_checks
+from rescheduler.rules.preference_scores import ClassPreferences, NodeScores
 from rescheduler.rules.rule_check import NodeRefusal, RuleCheck, SchedulerRule, StaticCheck
-from rescheduler.rules.static_rules import StaticRules
+from rescheduler.rules.static_rules import ClassRules, StaticRules
 from rescheduler.rules.volume_binding import claims_of, volume_binding
 from rescheduler.rules.volume_provisioning import AvailableVolumes
 from rescheduler.rules.volume_restrictions import is_single_pod_claim, volume_restrictions
 from rescheduler.rules.volume_zone import volume_zone
 
-__all__ = ["ClassRules", "Placement", "RuleSet"]
-
-
-_SCHEDULER_ORDER = {rule: place for place, rule in enumerate(SchedulerRule)}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ClassRules:
-    """Everything that the rules ask of the pods of one class."""
-
-    static_fits: Flags
-    """[node]: where no rule forbids it whose answer stays the same."""
-    fixed: list[RuleCheck]
-    """Those rules."""
-    live: list[RuleCheck]
-    """The rules that depend on other pods."""
-    conflicts_with_itself: bool
-    """Whether a pod of this class can be in the way of its own copy, even on another node."""
-
-    def fits(self) -> Flags:
-        found = self.static_fits.copy()
-        for check in self.live:
-            found &= check.fits()
-        return found
-
-    def fits_on(self, node: int) -> bool:
-        return bool(self.static_fits[node]) and all(check.refusal(node) is None for check in self.live)
-
-    def refusals(self, node: int) -> list[NodeRefusal]:
-        """In the scheduler's order."""
-        found = (check.refusal(node) for check in (*self.fixed, *self.live))
-        return sorted(
-            (refusal for refusal in found if refusal is not None), key=lambda r: _SCHEDULER_ORDER[r.rule]
-        )
+__all__ = ["Placement", "RuleSet"]
 
 
 class RuleSet:
@@ -88,6 +56,7 @@ class RuleSet:
         """Built when the first rule needs it, because it examines every pod with volumes."""
         self._class_rules: dict[int, ClassRules] = {}
         self._spread_checks: dict[int, list[SpreadCheck]] = {}
+        self._preferences: dict[int, ClassPreferences] = {}
 
     def class_rules(self, pod: int) -> ClassRules:
         number = int(self._snapshot.pods.pod_class[pod])
@@ -97,7 +66,7 @@ class RuleSet:
         return found
 
     def spread_checks(self, pod: int) -> Sequence[SpreadCheck]:
-        """The topology spread constraints that it must keep; none if they can't be read."""
+        """Return the topology spread constraints that it must keep; none if they can't be read."""
         number = int(self._snapshot.pods.pod_class[pod])
         found = self._spread_checks.get(number)
         if found is None:
@@ -108,6 +77,19 @@ class RuleSet:
             self._spread_checks[number] = found
         return found
 
+    def node_rules(self, number: int) -> tuple[StaticCheck | None, StaticCheck | None]:
+        """Return what taints, and what node selector and affinity say of the pods of one class."""
+        return self._static_rules.node_rules(self._snapshot.classes[number])
+
+    def preferences(self, number: int) -> ClassPreferences:
+        """Return what the pods of one class prefer."""
+        found = self._preferences.get(number)
+        if found is None:
+            found = self._preferences[number] = ClassPreferences(
+                number, self._index, self._static_rules, self._count_registry
+            )
+        return found
+
     def count(self, pod_class: int, node: int, by: int, *, is_ending: bool) -> None:
         """Count so many more pods of that class on that node, for all rules."""
         self._count_registry.count(pod_class, node, by, is_ending=is_ending)
@@ -115,7 +97,7 @@ class RuleSet:
             self._attached.count(pod_class, node, by)
 
     def count_hypothetically(self, pod_class: int, node: int, by: int, *, is_ending: bool) -> None:
-        """The same only for rules that look beyond their node."""
+        """Count the same, only for rules that consider more than one node."""
         self._count_registry.count(pod_class, node, by, is_ending=is_ending)
 
     def _build_class_rules(self, number: int, pod: int) -> ClassRules:
@@ -184,12 +166,13 @@ class _VolumeChecks(NamedTuple):
 
 
 _Change = tuple[int, int, int, int]
-"""Pod, node, number of its copy, and 1 or -1: put there or taken away."""
+"""Pod, node, number of its copy, and 1 or -1: placed or removed."""
 _UNCHANGED = nullcontext()
 
 
 class Placement:
-    """Only the placement itself writes to its columns."""
+    """The nodes of all pods, which can be moved and moved back. Only the placement itself writes to its
+    columns."""
 
     snapshot: Snapshot
     requested: Ints
@@ -212,6 +195,8 @@ class Placement:
         self.position = self._positions.latest
         self._rule_set = RuleSet(snapshot, self._positions, self._free)
         self._tried: list[_Change] | None = None
+        self._reserved: list[tuple[Ints, int]] = []
+        """In trials."""
 
     def _leave_room_for_nominated(self, unreserved: int) -> None:
         """Reserve room on a node for a pod that the scheduler has nominated there."""
@@ -224,8 +209,13 @@ class Placement:
                 asks = self.snapshot.classes[pods.pod_class[pod]].asks
                 self._free_on[nodes.row[record.nominated_node]] -= asks
 
+    @property
+    def free(self) -> Ints:
+        """Return [resource, node]: what is free now, without what is kept for nominated pods. Read-only."""
+        return self._free
+
     def pods_on(self, node: int) -> list[int]:
-        """Rows of the pods that are there now, in order of their keys."""
+        """Return the rows of the pods that are there now, in order of their keys."""
         return self._positions.pods_on(node)
 
     def fits(self, pod: int, *, source_stays: bool) -> Flags:
@@ -241,23 +231,46 @@ class Placement:
         return found
 
     def fits_another(self, pod: int) -> Flags:
-        """[node]: where one more pod like it could be put now, beside it and its copies, also where it is."""
+        """Return [node]: where one more pod like it fits now, beside it and its copies, also where it is."""
         return self._rule_set.class_rules(pod).fits()
 
     def static_fits(self, pod: int) -> Flags:
-        """[node]: where no rule forbids it whose answer other pods don't change. Not to be written to."""
+        """Return [node]: where no static rule forbids it. Don't write to the result."""
         return self._rule_set.class_rules(pod).static_fits
 
+    def node_rules(self, pod_class: int) -> tuple[StaticCheck | None, StaticCheck | None]:
+        """Return what taints, and what node selector and affinity say of the pods of one class; None if they
+        allow every node. Cheaper than all rules."""
+        return self._rule_set.node_rules(pod_class)
+
+    def preferences(self, pod_class: int) -> ClassPreferences:
+        """Return what the pods of one class prefer."""
+        return self._rule_set.preferences(pod_class)
+
+    def preference_scores(self, pod: int, wanted: Collection[Preference], among: Flags) -> list[NodeScores]:
+        """Return how well the pod would be on each node by what it prefers: without the pod itself."""
+        found = self.preferences(int(self.snapshot.pods.pod_class[pod]))
+        with self._excluding(pod) if found.depends_on_pods else _UNCHANGED:
+            return found.scores(wanted, among, int(self.position[pod]))
+
     def fits_on(self, pod: int, node: int, *, source_stays: bool) -> bool:
-        """The same for one node, cheaper."""
+        """Return `fits(pod)[node]`, which is cheaper than all nodes."""
         if node in self._positions.nodes_with(pod):
             return False
         class_rules = self._rule_set.class_rules(pod)
         with self._asked_about(pod, class_rules, source_stays):
             return class_rules.fits_on(node)
 
+    def load_with(self, pod: int, nodes: Indices) -> Floats:
+        """Return the load of each of these nodes with that pod on it, in percent: cpu or memory, whichever is
+        higher. Of several possible nodes, the least loaded is the one with the lowest value."""
+        load = self.load[nodes] + self.snapshot.pods.load[pod]
+        shares = load / np.maximum(self.snapshot.nodes.allocatable[nodes], 1)
+        highest: Floats = 100 * shares[:, [CPU, MEMORY]].max(axis=1)
+        return highest
+
     def keeps_spread(self, pod: int) -> Flags:
-        """[node]: where its going there leaves behind no spread constraint of its own worse than it is."""
+        """Return [node]: where a move to it leaves no spread constraint of the pod worse than it is."""
         found = np.ones(len(self.snapshot.nodes), np.bool_)
         source = int(self.position[pod])
         if source != NO_ROW:
@@ -273,7 +286,7 @@ class Placement:
         return even if even.any() else allowed
 
     def refusals(self, pod: int, node: int, *, source_stays: bool) -> list[NodeRefusal]:
-        """All rules that forbid it, in the scheduler's order; empty if it fits."""
+        """Return all rules that forbid it, in the scheduler's order; empty if it fits."""
         class_rules = self._rule_set.class_rules(pod)
         with self._asked_about(pod, class_rules, source_stays):
             found = class_rules.refusals(node)
@@ -282,29 +295,39 @@ class Placement:
         return found
 
     def place(self, pod: int, node: int) -> None:
-        """One more copy of that pod, on that node."""
+        """Add one more copy of that pod to that node."""
         self._change((pod, node, self._positions.next_number(pod), 1))
 
+    def reserve(self, asks: Ints, node: int) -> None:
+        """Leave room on that node for a pod that is not in the snapshot; give it back if it is negative."""
+        self._free_on[node] -= asks
+        if self._tried is not None:
+            self._reserved.append((asks, node))
+
     def remove(self, pod: int, node: int) -> None:
-        """One copy less; the pod itself where it is at home. Raises `PodNotOnNodeError`."""
+        """Remove one copy, or the pod itself where it runs; raise `PodNotOnNodeError`."""
         self._change((pod, node, self._positions.find(pod, node), -1))
 
     def move(self, pod: int, node: int) -> None:
-        """From where it is to that node, at once."""
+        """Move the pod from where it is to that node, at once."""
         if (source := int(self.position[pod])) != NO_ROW:
             self.remove(pod, source)
         self.place(pod, node)
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """On leaving, everything is as it was on entering. May be nested."""
+        """Undo all changes of the body when it ends. May be nested."""
         outer, self._tried = self._tried, []
+        reserved_before = len(self._reserved)
         try:
             yield
         finally:
             tried, self._tried = self._tried, None
             for pod, node, number, by in reversed(tried):
                 self._change((pod, node, number, -by))
+            for asks, node in self._reserved[reserved_before:]:
+                self._free_on[node] += asks
+            del self._reserved[reserved_before:]
             self._tried = outer
 
     def _asked_about(

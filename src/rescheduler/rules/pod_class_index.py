@@ -4,24 +4,24 @@ Plans look up thousands of classes thousands of times, so nothing here is found 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from kubevalues import NOTHING, Requirement, Selector, SelectorError, SelectorOperator
-from rescheduler.cluster.pod_constraints import HostPort, LabelSelector, PodAffinityTerm
+from rescheduler.cluster.pod_constraints import Affinity, HostPort, LabelSelector, PodAffinityTerm
 from rescheduler.cluster.pod_record import CLAIM_VOLUME, PodVolume
 from rescheduler.cluster.snapshot import PodClass, Snapshot
 
-__all__ = ["AffinityTerm", "PodClassIndex", "UnparsedAffinityTerm", "parse_selector"]
+__all__ = ["AffinityTerm", "PodClassIndex", "UnparsedAffinityTerm", "parse_selector", "preferred_terms"]
 
 _CACHED = 16_384
 
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
-    """Hashable, so that what asks the same is counted once."""
+    """An affinity term; hashable, so that equal terms are counted once."""
 
     topology_key: str
     namespaces: frozenset[str]
@@ -36,12 +36,12 @@ class AffinityTerm:
 
 
 class UnparsedAffinityTerm(NamedTuple):
-    """A term as a pod has it, and what it says depends on. Equal ones mean the same."""
+    """A term as a pod has it, and what its meaning depends on. Equal ones mean the same."""
 
     term: PodAffinityTerm
     namespace: str
     labels: tuple[tuple[str, str], ...]
-    """Those of the pod's labels that the term asks for by their keys."""
+    """The pod's labels whose keys the term names."""
 
     @classmethod
     def by(cls, pod_class: PodClass, term: PodAffinityTerm) -> "UnparsedAffinityTerm":
@@ -50,7 +50,7 @@ class UnparsedAffinityTerm(NamedTuple):
         return cls(term, pod_class.namespace, labels)
 
     def read(self) -> AffinityTerm:
-        """Raises `SelectorError`."""
+        """Parse the term; raise `SelectorError`."""
         return _parse_term(self)
 
 
@@ -69,12 +69,12 @@ def _parse_term(written: UnparsedAffinityTerm) -> AffinityTerm:
 
 
 def parse_selector(selector: LabelSelector | None) -> Selector:
-    """Without one, nothing is meant. Raises `SelectorError`."""
+    """Return the parsed selector; without one, it selects nothing. Raises `SelectorError`."""
     return NOTHING if selector is None else selector.selector()
 
 
 def _merged(selector: Selector, term: PodAffinityTerm, labels: Mapping[str, str]) -> Selector:
-    """With the label keys to match or not, as the API server merges them in when it admits a pod.
+    """Return the selector with `matchLabelKeys` merged in, as the API server does when it admits a pod.
 
     A key that the selector already speaks of was merged in then, from the labels that the pod had.
     """
@@ -91,8 +91,27 @@ def _merged(selector: Selector, term: PodAffinityTerm, labels: Mapping[str, str]
     return selector & Selector.of(added) if added else selector
 
 
+_HARD_POD_AFFINITY_WEIGHT = 1
+"""The default of `hardPodAffinityWeight` in the arguments of the plugin InterPodAffinity."""
+
+
+def _weighted_terms(affinity: Affinity) -> Iterator[tuple[PodAffinityTerm, int]]:
+    """Yield what a pod would like of pods that come: required affinity counts, too, anti-affinity less than
+    nothing."""
+    yield from ((term, _HARD_POD_AFFINITY_WEIGHT) for term in affinity.pod_affinity.required)
+    yield from preferred_terms(affinity)
+
+
+def preferred_terms(affinity: Affinity) -> Iterator[tuple[PodAffinityTerm, int]]:
+    """Yield what a pod prefers, with the weight: below 0 for anti-affinity."""
+    yield from ((each.pod_affinity_term, each.weight) for each in affinity.pod_affinity.preferred)
+    yield from ((each.pod_affinity_term, -each.weight) for each in affinity.pod_anti_affinity.preferred)
+
+
 _NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 _Label = tuple[str, str]
+_TermIndex = dict[_Label | None, dict[tuple[UnparsedAffinityTerm, int], list[int]]]
+"""Terms with their weights, and the classes that have them, below a label that a match needs, or None."""
 
 
 class PodClassIndex:
@@ -102,7 +121,7 @@ class PodClassIndex:
         self._by_label: dict[str, dict[_Label, list[int]]] = {}
 
     def matching(self, term: AffinityTerm) -> list[int]:
-        """Classes that the term means."""
+        """Return the classes that the term selects."""
         namespaces: Iterable[str] = term.namespaces
         if not term.namespace_selector.selects_nothing:
             labels = self.namespace_labels
@@ -110,39 +129,50 @@ class PodClassIndex:
         return [number for namespace in namespaces for number in self.selected(namespace, term.selector)]
 
     def selected(self, namespace: str, selector: Selector) -> Iterator[int]:
-        """Classes of that namespace whose labels match."""
+        """Yield the classes of that namespace whose labels match."""
         for number in self._candidates(namespace, selector):
             if selector.matches(self.classes[number].labels):
                 yield number
 
     def against(self, number: int) -> dict[AffinityTerm, list[int]]:
-        """Terms by which other pods keep pods of this class away, and the classes that have each."""
+        """Return the terms by which other pods keep pods of this class away, and the classes that have
+        each."""
+        found: defaultdict[AffinityTerm, list[int]] = defaultdict(list)
+        for term, _, holders in self._about(number, self._anti_affinity):
+            found[term] += holders
+        return found
+
+    def preferring(self, number: int) -> Iterator[tuple[AffinityTerm, int, list[int]]]:
+        """Yield the terms by which other pods would like pods of this class near (weight above 0) or away
+        (below 0), the weight of each, and the classes that have it."""
+        yield from self._about(number, self._preferences)
+
+    def _about(self, number: int, terms: _TermIndex) -> Iterator[tuple[AffinityTerm, int, list[int]]]:
+        """Yield those of the terms that select pods of this class."""
         pod_class = self.classes[number]
         labels = self.namespace_labels(pod_class.namespace)
-        found: defaultdict[AffinityTerm, list[int]] = defaultdict(list)
         for pair in (*pod_class.labels.items(), None):
-            for written, holders in self._anti_affinity.get(pair, {}).items():
+            for (written, weight), holders in terms.get(pair, {}).items():
                 term = _parsed_or_none(written)
                 if (
                     term is not None
                     and term.selector.matches(pod_class.labels)
                     and term.includes(pod_class.namespace, labels)
                 ):
-                    found[term] += holders
-        return found
+                    yield term, weight, holders
 
     def with_port(self, wanted: HostPort) -> Iterator[int]:
-        """Classes that can't be on a node together with that port."""
+        """Yield the classes that can't be on a node together with that port."""
         for number, port in self._ports.get((wanted.port, wanted.protocol), ()):
             if wanted.ip == port.ip or _ANY_ADDRESS in {wanted.ip, port.ip}:
                 yield number
 
     def with_disk(self, kind: str, name: str) -> list[tuple[int, PodVolume]]:
-        """Classes with a volume of that source, and the volume."""
+        """Return the classes with a volume of that source, and the volume."""
         return self._volumes.get((kind, name), [])
 
     def with_claim(self, namespace: str, name: str) -> list[int]:
-        """Classes that name that claim; those of ephemeral volumes are no one else's."""
+        """Return the classes that name that claim; claims of ephemeral volumes belong to one pod."""
         return [
             number
             for number, volume in self._volumes.get((CLAIM_VOLUME, name), ())
@@ -150,11 +180,11 @@ class PodClassIndex:
         ]
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        """The API server sees to it that every namespace has its name as a label."""
+        """Return the labels of a namespace. The API server labels every namespace with its name."""
         return self._namespaces.get(namespace) or {_NAMESPACE_NAME_LABEL: namespace}
 
     def _candidates(self, namespace: str, selector: Selector) -> Iterable[int]:
-        """Those whose labels may match: by the requirement that leaves the fewest."""
+        """Return the classes whose labels may match, by the requirement that leaves the fewest."""
         if selector.selects_nothing:
             return ()
         fewest: list[int] = self._in_namespace.get(namespace, [])
@@ -173,7 +203,8 @@ class PodClassIndex:
         return dict(found)
 
     def _labelled(self, namespace: str) -> dict[_Label, list[int]]:
-        """Classes of that namespace by each of their labels. Namespaces are read when they are asked for."""
+        """Return the classes of that namespace by each of their labels. A namespace is read at its first
+        use."""
         found = self._by_label.get(namespace)
         if found is None:
             labelled: defaultdict[_Label, list[int]] = defaultdict(list)
@@ -184,12 +215,19 @@ class PodClassIndex:
         return found
 
     @cached_property
-    def _anti_affinity(self) -> dict[_Label | None, dict[UnparsedAffinityTerm, list[int]]]:
-        """Terms and the classes that have them, each below a label that they can't do without, or None."""
-        found: defaultdict[_Label | None, dict[UnparsedAffinityTerm, list[int]]] = defaultdict(dict)
+    def _anti_affinity(self) -> _TermIndex:
+        return self._term_index(lambda affinity: [(term, 0) for term in affinity.pod_anti_affinity.required])
+
+    @cached_property
+    def _preferences(self) -> _TermIndex:
+        return self._term_index(_weighted_terms)
+
+    def _term_index(self, terms: Callable[[Affinity], Iterable[tuple[PodAffinityTerm, int]]]) -> _TermIndex:
+        found: defaultdict[_Label | None, dict[tuple[UnparsedAffinityTerm, int], list[int]]]
+        found = defaultdict(dict)
         for number, pod_class in enumerate(self.classes):
-            for term in pod_class.affinity.pod_anti_affinity.required:
-                written = UnparsedAffinityTerm.by(pod_class, term)
+            for term, weight in terms(pod_class.affinity):
+                written = UnparsedAffinityTerm.by(pod_class, term), weight
                 for pair in _required_labels(term.label_selector):
                     found[pair].setdefault(written, []).append(number)
         return dict(found)
@@ -215,7 +253,7 @@ _ANY_ADDRESS = HostPort(0).ip
 
 
 def _required_labels(selector: LabelSelector | None) -> Iterable[_Label | None]:
-    """Labels of which a pod must have one to be selected; None if it can be selected without."""
+    """Return labels of which a pod must have one to be selected; None if it can be selected without."""
     if selector is None:
         return ()
     if selector.match_labels:

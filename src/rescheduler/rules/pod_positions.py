@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 ITSELF: Final = -1
-"""Instead of the number of a copy: the pod as the snapshot has it."""
+"""The number that means the pod of the snapshot itself, and not one of its copies."""
 _FEW_CLASSES: Final = 32
 
 
@@ -51,13 +51,13 @@ class PodPositions:
         """Nodes that may no longer be home to all their pods."""
 
     def nodes_with(self, pod: int) -> list[int]:
-        """The nodes it is on: its home, then those of its copies."""
+        """Return the nodes that the pod is on: its home, then those of its copies."""
         home = int(self.home[pod])
         copies = self._copies.get(pod, ())
         return [*copies] if home == NO_ROW else [home, *copies]
 
     def pods_on(self, node: int) -> list[int]:
-        """In order of their keys."""
+        """Return the pods on that node, in order of their keys."""
         found: list[int] = self._pods.on(node).tolist()
         if node in self._left:
             found = [pod for pod in found if self.home[pod] == node]
@@ -66,7 +66,7 @@ class PodPositions:
         return found
 
     def nodes_of(self, classes: Collection[int], *, ending: bool) -> Rows:
-        """The node of every pod of these classes, as often as there are pods.
+        """Return the node of every pod of these classes, as often as there are pods.
 
         Pods that are being deleted only if `ending`. A copy of one is a new pod: it counts either way.
         """
@@ -80,7 +80,7 @@ class PodPositions:
         return np.concatenate((nodes[there], np.array(copies, np.int32)))
 
     def each_of(self, classes: Collection[int]) -> Iterator[tuple[int, int]]:
-        """Class and node of every pod of these classes."""
+        """Yield class and node of every pod of these classes."""
         rows = self._rows_of(classes)
         pairs = zip(self._pods.pod_class[rows].tolist(), self.home[rows].tolist(), strict=True)
         yield from ((pod_class, node) for pod_class, node in pairs if node != NO_ROW)
@@ -88,11 +88,11 @@ class PodPositions:
             yield from ((pod_class, node) for node in self._copies_of_class.get(pod_class, ()))
 
     def next_number(self, pod: int) -> int:
-        """Of a copy that is to be put somewhere."""
+        """Return the number of the next copy of that pod."""
         return len(self._copies.get(pod, ()))
 
     def find(self, pod: int, node: int) -> int:
-        """The number of its copy on that node, or `ITSELF`. Raises `PodNotOnNodeError`."""
+        """Return the number of its copy on that node, or `ITSELF`; raise `PodNotOnNodeError`."""
         if self.home[pod] == node:
             return ITSELF
         copies = self._copies.get(pod, [])
@@ -103,7 +103,7 @@ class PodPositions:
         return copies.index(node)
 
     def put(self, pod: int, node: int, number: int) -> None:
-        """The copy of that number, or the pod `ITSELF`."""
+        """Put the copy of that number, or the pod `ITSELF`, on that node."""
         if number == ITSELF:
             self.home[pod] = node
         else:
@@ -114,7 +114,7 @@ class PodPositions:
         self.latest[pod] = copies[-1] if copies else node
 
     def take(self, pod: int, node: int, number: int) -> None:
-        """Undoes `put`, with the same arguments."""
+        """Undo `put`, with the same arguments."""
         if number == ITSELF:
             self.home[pod] = NO_ROW
             self._left.add(node)
@@ -136,12 +136,12 @@ class PodPositions:
 
     @cached_property
     def _by_class(self) -> Rows:
-        """Rows of all pods, sorted by class."""
+        """Return the rows of all pods, sorted by class."""
         return np.argsort(self._pods.pod_class, kind="stable").astype(np.int32)
 
     @cached_property
     def _class_starts(self) -> Ints:
-        """[class + 1]: where the pods of a class begin in `_by_class`."""
+        """Return [class + 1]: where the pods of a class begin in `_by_class`."""
         sizes = np.bincount(self._pods.pod_class)
         return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
 
@@ -151,13 +151,13 @@ class DomainCounts:
 
     def __init__(self, classes: tuple[int, ...], domain_of: Rows, *, ending: bool, nodes: Rows) -> None:
         self.classes = classes
-        """Those that count, sorted."""
+        """The classes that count, sorted."""
         self.domain_of = domain_of
         """[node]: its domain; pods on nodes of `NO_ROW` don't count."""
         self.ending = ending
         """Whether pods count that are being deleted."""
         self.counts: dict[int, int] = Counter(domain_of[nodes].tolist())
-        """By domain; only those where there is at least one."""
+        """The counts by domain; only where there is at least one."""
         self.counts.pop(NO_ROW, None)
 
     def at(self, node: int) -> int:
@@ -195,7 +195,7 @@ class DomainCountRegistry:
         return found
 
     def count(self, pod_class: int, node: int, by: int, *, is_ending: bool) -> None:
-        """So many pods of that class more on that node."""
+        """Count so many more pods of that class on that node."""
         for domain_counts in self._with_class.get(pod_class, ()):
             if domain_counts.ending or not is_ending:
                 domain_counts.add(node, by)
@@ -203,7 +203,7 @@ class DomainCountRegistry:
 
 @dataclass(frozen=True, slots=True)
 class NodeConflicts:
-    """Who is on a node with whom."""
+    """Finds the pods of a node that conflict with each other."""
 
     pods: PodTable
     positions: PodPositions
@@ -211,11 +211,11 @@ class NodeConflicts:
     count_registry: DomainCountRegistry
 
     def without(self, classes: Iterable[int], refusal: NodeRefusal) -> "_NoConflict":
-        """A check that passes nodes on which there is no pod of these classes."""
+        """Return a check that passes nodes on which there is no pod of these classes."""
         return _NoConflict(self, self.count_registry.of(classes, self.node_labels.each_node.of), refusal)
 
     def first_of(self, classes: Iterable[int], node: int) -> str:
-        """The key of a pod of these classes on that node."""
+        """Return the key of a pod of these classes on that node."""
         wanted = set(classes)
         found = (pod for pod in self.positions.pods_on(node) if self.pods.pod_class[pod] in wanted)
         return next((self.pods.records[pod].key for pod in found), "")

@@ -31,7 +31,7 @@ class SpreadCheck:
     eligible: int
     """How many domains there are to spread over."""
     min_domains: int
-    """With less than these, the emptiest counts as empty."""
+    """The number of domains below which the emptiest one counts as empty."""
     self_match: int
     """1 if the pod matches its own constraint, else 0."""
     max_skew: int
@@ -92,7 +92,7 @@ class SpreadCheck:
 def pod_topology_spread(
     number: int, index: PodClassIndex, static_rules: StaticRules, count_registry: DomainCountRegistry
 ) -> RuleCheck | None:
-    """For the pods of the class of that number."""
+    """Build the check for the pods of the class with that number."""
     try:
         found = spread_checks(number, index, static_rules, count_registry)
     except SelectorError as error:
@@ -102,14 +102,21 @@ def pod_topology_spread(
 
 
 def spread_checks(
-    number: int, index: PodClassIndex, static_rules: StaticRules, count_registry: DomainCountRegistry
+    number: int,
+    index: PodClassIndex,
+    static_rules: StaticRules,
+    count_registry: DomainCountRegistry,
+    action: str = "DoNotSchedule",
 ) -> list[SpreadCheck]:
-    """The constraints that pods of that class must keep. Raises `SelectorError`."""
+    """Return the constraints that pods of that class must keep; raise `SelectorError`.
+
+    With the action `ScheduleAnyway`, those that they prefer to keep.
+    """
     pod_class = index.classes[number]
-    must_hold = [c for c in pod_class.constraints.spread if c.when_unsatisfiable == "DoNotSchedule"]
-    keys = tuple(constraint.topology_key for constraint in must_hold)
+    chosen = [each for each in pod_class.constraints.spread if each.when_unsatisfiable == action]
+    keys = tuple(constraint.topology_key for constraint in chosen)
     found = []
-    for constraint in must_hold:
+    for constraint in chosen:
         selector = _selector(constraint, pod_class)
         counted = static_rules.counted_domains(constraint, keys, pod_class)
         # An empty selector matches the pod itself, but no other pod is ever counted by it.
@@ -129,7 +136,7 @@ def spread_checks(
 
 
 def _selector(constraint: TopologySpreadConstraint, pod_class: PodClass) -> Selector:
-    """With the values of the labels to match, which a newer API server has already merged in."""
+    """Return the selector with `matchLabelKeys`, which a newer API server has already merged in."""
     keys = constraint.match_label_keys
     wanted = {key: pod_class.labels[key] for key in keys if key in pod_class.labels}
     return parse_selector(constraint.label_selector) & selector_from_labels(wanted)

@@ -9,11 +9,18 @@ import numpy as np
 
 from rescheduler.cluster.snapshot import Flags
 
-__all__ = ["AllChecks", "NodeRefusal", "RuleCheck", "SchedulerRule", "StaticCheck", "fits_nowhere"]
+__all__ = [
+    "AllChecks",
+    "NodeRefusal",
+    "RuleCheck",
+    "SchedulerRule",
+    "StaticCheck",
+    "fits_nowhere",
+]
 
 
 class SchedulerRule(StrEnum):
-    """Named as the scheduler's plugins are, in the order in which it asks them; then ours."""
+    """The rules by the names of the scheduler's plugins, in its order; then ours."""
 
     NODE_UNSCHEDULABLE = "NodeUnschedulable"
     TAINT_TOLERATION = "TaintToleration"
@@ -28,18 +35,19 @@ class SchedulerRule(StrEnum):
     POD_AFFINITY = "InterPodAffinity"
     DECLARED_FEATURES = "NodeDeclaredFeatures"
     NODE_READY = "NodeReady"
-    """Ours: the scheduler leaves it to taints, which come later than the condition."""
+    """Our own rule: the scheduler relies on taints for this, which come later than the condition."""
     ALREADY_HERE = "AlreadyHere"
-    """Ours: a move leads somewhere else."""
+    """Our own rule: a move goes to another node."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRefusal:
     rule: SchedulerRule
     reasons: tuple[str, ...]
-    """In the scheduler's own words: "Insufficient cpu", "node(s) had untolerated taint(s)"."""
+    """The reasons in the scheduler's own words: "Insufficient cpu", "node(s) had untolerated taint(s)"."""
     detail: str = ""
-    """With numbers and names: "asks 2000m cpu, 1500m of 8000m free", "taint dedicated=gpu:NoSchedule"."""
+    """The reason with numbers and names: "asks 2000m cpu, 1500m of 8000m free", "taint
+    dedicated=gpu:NoSchedule"."""
 
 
 class RuleCheck(Protocol):
@@ -50,7 +58,7 @@ class RuleCheck(Protocol):
         ...
 
     def refusal(self, node: int) -> NodeRefusal | None:
-        """Of one node, with the reason."""
+        """Return the refusal of one node, with the reason."""
         ...
 
 
@@ -87,5 +95,5 @@ class AllChecks:
 
 
 def fits_nowhere(nodes: int, refusal: NodeRefusal) -> StaticCheck:
-    """The pod can't go anywhere, whatever the node."""
+    """Return the check for a pod that fits on no node at all."""
     return StaticCheck(np.zeros(nodes, np.bool_), lambda _: refusal)

@@ -4,17 +4,27 @@ Many classes have the same tolerations and node requirements, so each question i
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from rescheduler.cluster.pod_constraints import NodeSelector, TopologySpreadConstraint
-from rescheduler.cluster.snapshot import NO_ROW, Flags, PodClass, Rows
-from rescheduler.rules.node_affinity import Labels, NodeLabels, node_affinity
-from rescheduler.rules.rule_check import NodeRefusal, SchedulerRule, StaticCheck
-from rescheduler.rules.taint_toleration import Tolerations, node_unschedulable, taint_toleration
+from rescheduler.cluster.pod_constraints import (
+    NodeSelector,
+    PreferredSchedulingTerm,
+    TopologySpreadConstraint,
+)
+from rescheduler.cluster.snapshot import NO_ROW, Flags, Floats, PodClass, Rows
+from rescheduler.rules.node_affinity import Labels, NodeLabels, node_affinity, preferred_weights
+from rescheduler.rules.rule_check import NodeRefusal, RuleCheck, SchedulerRule, StaticCheck
+from rescheduler.rules.taint_toleration import (
+    Tolerations,
+    node_unschedulable,
+    soft_taint_counts,
+    taint_toleration,
+)
 
-__all__ = ["CountedDomains", "StaticRules", "node_declared_features", "node_ready"]
+__all__ = ["ClassRules", "CountedDomains", "StaticRules", "node_declared_features", "node_ready"]
 
 
 def node_declared_features(needed: tuple[str, ...], node_labels: NodeLabels) -> StaticCheck | None:
@@ -44,6 +54,39 @@ def node_ready(node_labels: NodeLabels) -> StaticCheck | None:
     return None if ready.all() else StaticCheck(ready, explain)
 
 
+_SCHEDULER_ORDER = {rule: place for place, rule in enumerate(SchedulerRule)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassRules:
+    """Everything that the rules ask of the pods of one class."""
+
+    static_fits: Flags
+    """The nodes [node] that no static rule forbids."""
+    fixed: list[RuleCheck]
+    """The static rules."""
+    live: list[RuleCheck]
+    """The rules that depend on other pods."""
+    conflicts_with_itself: bool
+    """Whether a pod of this class can be in the way of its own copy, even on another node."""
+
+    def fits(self) -> Flags:
+        found = self.static_fits.copy()
+        for check in self.live:
+            found &= check.fits()
+        return found
+
+    def fits_on(self, node: int) -> bool:
+        return bool(self.static_fits[node]) and all(check.refusal(node) is None for check in self.live)
+
+    def refusals(self, node: int) -> list[NodeRefusal]:
+        """Return all refusals in the scheduler's order."""
+        found = (check.refusal(node) for check in (*self.fixed, *self.live))
+        return sorted(
+            (refusal for refusal in found if refusal is not None), key=lambda r: _SCHEDULER_ORDER[r.rule]
+        )
+
+
 _NodeRequirement = tuple[Labels, NodeSelector | None]
 
 
@@ -61,11 +104,13 @@ class StaticRules:
         self._by_tolerations: dict[Tolerations, tuple[StaticCheck | None, StaticCheck | None]] = {}
         self._by_node_requirement: dict[_NodeRequirement, StaticCheck | None] = {}
         self._by_features: dict[tuple[str, ...], StaticCheck | None] = {}
+        self._soft_taints: dict[Tolerations, Floats] = {}
+        self._preferred_weights: dict[tuple[PreferredSchedulingTerm, ...], Floats] = {}
         self._masks: dict[tuple[int, ...], Flags] = {}
         self._counted: dict[tuple[object, ...], CountedDomains] = {}
 
     def checks(self, pod_class: PodClass) -> list[StaticCheck]:
-        """Those that have something to say about pods of that class."""
+        """Return the checks that can refuse pods of that class."""
         found = (
             *self._taint_checks(pod_class.constraints.tolerations),
             self._node_affinity_check(pod_class),
@@ -73,6 +118,26 @@ class StaticRules:
             self._ready,
         )
         return [check for check in found if check is not None]
+
+    def node_rules(self, pod_class: PodClass) -> tuple[StaticCheck | None, StaticCheck | None]:
+        """Return what taints, and what node selector and affinity say; None if they allow every node."""
+        return self._taint_checks(pod_class.constraints.tolerations)[1], self._node_affinity_check(pod_class)
+
+    def soft_taints(self, tolerations: Tolerations) -> Floats:
+        """Return [node]: how many PreferNoSchedule taints are not tolerated. Not to be written to."""
+        found = self._soft_taints.get(tolerations)
+        if found is None:
+            counts = soft_taint_counts(tolerations, self.node_labels)
+            found = self._soft_taints[tolerations] = counts.astype(np.float64)
+        return found
+
+    def preferred_weights(self, terms: tuple[PreferredSchedulingTerm, ...]) -> Floats:
+        """Return [node]: the weights of the preferred terms that match it. Not to be written to."""
+        found = self._preferred_weights.get(terms)
+        if found is None:
+            weights = preferred_weights(terms, self.node_labels)
+            found = self._preferred_weights[terms] = weights.astype(np.float64)
+        return found
 
     def mask(self, checks: Sequence[StaticCheck]) -> Flags:
         """Return [node]: where all of these `checks` pass. Not to be written to."""
@@ -88,7 +153,8 @@ class StaticRules:
     def counted_domains(
         self, constraint: TopologySpreadConstraint, keys: tuple[str, ...], pod_class: PodClass
     ) -> CountedDomains:
-        """Nodes count that have the labels of all constraints, and that its policies don't leave out."""
+        """Return the domains of nodes that have the labels of all constraints and pass the inclusion
+        policies."""
         honors_affinity = (constraint.node_affinity_policy or "Honor") == "Honor"
         honors_taints = constraint.node_taints_policy == "Honor"
         requirement = _node_requirement_of(pod_class) if honors_affinity else None

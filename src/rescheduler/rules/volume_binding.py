@@ -57,7 +57,8 @@ def claims_of(pod_class: PodClass, storage: Storage, *, is_placed: bool) -> list
 
 
 def waits_for_first_consumer(claim: ClaimRecord, storage: Storage) -> bool:
-    """Whether its volume is chosen with the pod's node. One that already names a volume waits for that."""
+    """Return whether its volume is chosen with the pod's node. One that already names a volume waits for
+    that."""
     made_by = storage.classes.get(claim.storage_class)
     return made_by is not None and made_by.waits_for_pod and not claim.volume
 

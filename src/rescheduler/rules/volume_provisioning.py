@@ -35,7 +35,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnmatchedClaims:
-    """On these nodes, these claims find no volume: one has to be made for each."""
+    """Claims for which a volume has to be provisioned on these nodes, because none there matches."""
 
     nodes: Flags
     claims: tuple[ClaimRecord, ...]
@@ -48,14 +48,14 @@ class AvailableVolumes:
         self.storage = storage
 
     def candidates(self, claim: ClaimRecord) -> list[VolumeRecord]:
-        """Volumes that it could get, wherever they are."""
+        """Return the volumes that the claim could get, wherever they are."""
         selector = _selector(claim)
         listed = (*self._kept.get(claim.key, ()), *self._free.get(claim.storage_class, ()))
         return [volume for volume in listed if _could_get(claim, volume, selector)]
 
     @cached_property
     def _kept(self) -> Mapping[str, list[VolumeRecord]]:
-        """By the claim that they are kept for."""
+        """Return the volumes that are reserved, by their claim."""
         found: defaultdict[str, list[VolumeRecord]] = defaultdict(list)
         for volume in self.storage.volumes.values():
             if volume.claim is not None and volume.deleted_s is None:
@@ -64,7 +64,7 @@ class AvailableVolumes:
 
     @cached_property
     def _free(self) -> Mapping[str, list[VolumeRecord]]:
-        """Those that anybody can have, by class."""
+        """Return the volumes that any claim can get, by class."""
         found: defaultdict[str, list[VolumeRecord]] = defaultdict(list)
         for volume in self.storage.volumes.values():
             if volume.claim is None and volume.deleted_s is None and volume.phase == "Available":
@@ -75,9 +75,9 @@ class AvailableVolumes:
 def unmatched_claims(
     claims: Sequence[ClaimRecord], available_volumes: AvailableVolumes, node_labels: NodeLabels
 ) -> list[UnmatchedClaims]:
-    """Every node is in exactly one of them.
+    """Return the claims without a volume, by group of nodes; every node is in exactly one group.
 
-    Nodes from which the same volumes can be reached give the same answer, so each such group is asked once.
+    Nodes from which the same volumes can be reached give the same answer, so each such group is checked once.
     """
     in_turn = sorted(
         claims, key=lambda claim: claim.size_bytes
@@ -96,7 +96,7 @@ def unmatched_claims(
 
 
 def _groups(reach: Flags) -> Iterator[tuple[list[bool], Flags]]:
-    """From [volume, node]: nodes for which all volumes are alike, and what they are like."""
+    """Group [volume, node] by nodes for which all volumes are alike."""
     by_pattern: defaultdict[tuple[bool, ...], list[int]] = defaultdict(list)
     for node, pattern in enumerate(reach.T.tolist()):
         by_pattern[tuple(pattern)].append(node)
@@ -118,7 +118,8 @@ def _matched(
 
 
 def _choose(candidates: Sequence[VolumeRecord], reached: set[str]) -> VolumeRecord | None:
-    """A volume that is meant for the claim is the only one it can get, even if it is out of reach."""
+    """Choose a volume. One that is reserved for the claim is the only one that it can get, even if it is out
+    of reach."""
     for volume in candidates:
         if volume.claim is not None:
             return volume if volume.name in reached else None
@@ -127,7 +128,8 @@ def _choose(candidates: Sequence[VolumeRecord], reached: set[str]) -> VolumeReco
 
 
 def _could_get(claim: ClaimRecord, volume: VolumeRecord, selector: Selector) -> bool:
-    """Of the right class, size and mode; and kept for this claim, or as it wants it."""
+    """Return whether class, size and mode match, and the volume is reserved for this claim or matches its
+    selector."""
     if (
         volume.storage_class != claim.storage_class
         or volume.capacity_bytes < claim.size_bytes
@@ -156,7 +158,7 @@ _NO_PROVISIONER: Final = frozenset({"", "kubernetes.io/no-provisioner"})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnprovisionableClaim:
-    """Nodes on which that claim gets no volume. No node is in two of them."""
+    """A claim that gets no volume on these nodes. No node is in two of them."""
 
     claim: ClaimRecord
     reason: str
@@ -223,7 +225,7 @@ def _can_be_made(made_by: StorageClassRecord, node_labels: NodeLabels) -> Flags:
 def _has_room(
     claim: ClaimRecord, made_by: StorageClassRecord, storage: Storage, node_labels: NodeLabels
 ) -> Flags:
-    """Asked only of drivers that publish what they have left."""
+    """Return whether the driver has room; only for drivers that publish their capacity."""
     driver = storage.csi_drivers.get(made_by.provisioner)
     found = np.full(len(node_labels), driver is None or not driver.publishes_capacity or not claim.size_bytes)
     if not found.all():
@@ -235,7 +237,8 @@ def _has_room(
 
 
 def _within_reach(capacity: CapacityRecord, node_labels: NodeLabels) -> Flags:
-    """Capacity that says nothing about nodes, or nothing that can be read, is within reach of none."""
+    """Return whether the capacity is reachable. One without a valid node topology is reachable from no
+    node."""
     try:
         if capacity.nodes is not None:
             return node_labels.selected(capacity.nodes.selector())

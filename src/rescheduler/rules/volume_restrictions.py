@@ -28,7 +28,7 @@ _EXCLUSIVE: Final = frozenset({"gcePersistentDisk", _NEVER_SHARED, "iscsi", "rbd
 def volume_restrictions(
     number: int, claims: Sequence[PodClaim], index: PodClassIndex, node_conflicts: NodeConflicts
 ) -> RuleCheck | None:
-    """For the pods of the class of that number."""
+    """Build the check for the pods of the class with that number."""
     pod_class, count = index.classes[number], len(node_conflicts.node_labels)
     for claim in claims:
         if claim.record is None and not claim.is_ephemeral:
@@ -56,7 +56,7 @@ def is_single_pod_claim(claim: PodClaim) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _SinglePodClaim:
-    """Wherever the one pod is that uses the claim: no other can run, on any node."""
+    """A claim that one pod alone may use: while that pod is on any node, no other pod can run on any node."""
 
     claim: PodClaim
     users: DomainCounts
@@ -81,7 +81,7 @@ def _not_found(claim: PodClaim) -> NodeRefusal:
 
 
 def _with_same_disk(mine: PodVolume, index: PodClassIndex) -> Iterator[int]:
-    """The same disk twice is fine only where both sides just read it; a disk of Amazon's not even then."""
+    """Yield the pod classes with the same disk; both may use it if both only read, except Amazon's."""
     for number, other in index.with_disk(mine.kind, mine.name):
         both_read = mine.read_only and other.read_only and mine.kind != _NEVER_SHARED
         is_same = mine.kind != "rbd" or not set(mine.monitors).isdisjoint(other.monitors)

@@ -71,7 +71,7 @@ def _zones(claim: PodClaim, volume: VolumeRecord) -> Iterator[_Zones]:
 
 
 def _within(zones: _Zones, node_labels: NodeLabels) -> Flags:
-    """By its label, or by the newer one on nodes that have only that."""
+    """Compare by the volume's label, or by the newer one on nodes that have only that."""
     domains = node_labels.domains(zones.label)
     found = domains.spread([domains.number[name] for name in zones.names if name in domains.number])
     if (successor := _SUCCESSORS.get(zones.label)) is not None:
@@ -82,7 +82,7 @@ def _within(zones: _Zones, node_labels: NodeLabels) -> Flags:
 
 
 def _has_zones(node_labels: NodeLabels) -> Flags:
-    """[node]: nodes without any of the labels belong to a cluster without zones, and take every volume."""
+    """Return [node]: whether it has zones; nodes without any of the labels take every volume."""
     found = np.zeros(len(node_labels), np.bool_)
     for label in _LABELS:
         found |= node_labels.domains(label).of != NO_ROW

@@ -41,8 +41,10 @@ __all__ = [
     "IntentIndex",
     "PartialAffinity",
     "PartialNodeSelector",
+    "PartialOwnerReference",
     "PartialPod",
     "PartialPodMetadata",
+    "PartialPodSpec",
     "PlacementAdvice",
     "advice_for",
     "intent_of_migration",
@@ -83,9 +85,18 @@ class IntentIndex:
     """All intents, by workload."""
 
     def __init__(self, intents: Iterable[Intent] = ()) -> None:
-        self._by_workload: dict[str, list[Intent]] = {}
-        for intent in intents:
-            self._by_workload.setdefault(intent.workload.uid, []).append(intent)
+        self._by_workload: dict[str, dict[Intent, None]] = {}
+        self.replace((), intents)
+
+    def replace(self, before: Iterable[Intent], after: Iterable[Intent]) -> None:
+        """Forget the intents that a record had before, and add those that it has now."""
+        for intent in before:
+            of_workload = self._by_workload.get(intent.workload.uid, {})
+            of_workload.pop(intent, None)
+            if not of_workload:
+                self._by_workload.pop(intent.workload.uid, None)
+        for intent in after:
+            self._by_workload.setdefault(intent.workload.uid, {})[intent] = None
 
     def __len__(self) -> int:
         return sum(map(len, self._by_workload.values()))
@@ -128,7 +139,8 @@ class IntentIndex:
 _STEERED_STEPS: Final = frozenset(
     {MigrationStep.MARKING, MigrationStep.PROTECTING, MigrationStep.EVICTING, MigrationStep.REPLACING}
 )
-"""Not while it is revalidated: then the status is that of the attempt before."""
+"""The steps in which replacements are steered. During a revalidation, the status is that of the last
+attempt."""
 
 
 def intent_of_migration(migration: Migration) -> Intent | None:
@@ -219,12 +231,29 @@ class PartialAffinity(msgspec.Struct, rename="camel"):
     node_affinity: PartialNodeAffinity | None = None
 
 
+class PartialLifecycle(msgspec.Struct, rename="camel"):
+    pre_stop: dict[str, Any] | None = None
+
+
+class PartialContainer(msgspec.Struct):
+    lifecycle: PartialLifecycle | None = None
+
+
+class PartialSchedulingGate(msgspec.Struct):
+    name: str = ""
+
+
 class PartialPodSpec(msgspec.Struct, rename="camel"):
     node_name: str | None = None
     affinity: PartialAffinity | None = None
+    containers: list[PartialContainer] | None = None
+    scheduling_gates: list[PartialSchedulingGate] | None = None
+    termination_grace_period_seconds: int | None = None
 
 
-class PartialOwnerReference(msgspec.Struct):
+class PartialOwnerReference(msgspec.Struct, gc=False):
+    kind: str = ""
+    name: str = ""
     uid: str = ""
     controller: bool | None = None
 

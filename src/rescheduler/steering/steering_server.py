@@ -11,10 +11,10 @@ from typing import Final
 
 from aiohttp import web
 
-from rescheduler.api.structured_log import log_event
 from rescheduler.http.http_server import serve_http
 from rescheduler.http.request_limits import BodyReader
 from rescheduler.kube.client import Client
+from rescheduler.kube.event_recorder import log_event
 from rescheduler.steering.steering_service import EvictionSettings, SteeringService
 from rescheduler.steering.webhook.certificate_manager import CertificateIntervals, CertificateManager
 from rescheduler.steering.webhook.certificate_secret import CertificateLifetimes, CertificateSecret

@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 
 from rescheduler.api.podmigration import UnreadableMigration, decode_migration
 from rescheduler.api.podmigration_crd import POD_MIGRATION_PLURAL
-from rescheduler.api.structured_log import log_event
 from rescheduler.api.well_known_names import GROUP, POD_MIGRATION_KIND, VERSION
 from rescheduler.config.policy import Policy
 from rescheduler.kube.api_resources import Object, api_resource
 from rescheduler.kube.client import Client
+from rescheduler.kube.event_recorder import log_event
 from rescheduler.kube.informer import ChangeHandler, Informer
-from rescheduler.steering.extender.extender_verbs import filter_nodes, prioritize_nodes
+from rescheduler.steering.extender_verbs import filter_nodes, prioritize_nodes
 from rescheduler.steering.failed_attempts_watch import FailedAttemptsWatch
 from rescheduler.steering.intents import Intent, IntentIndex, intent_of_migration
 from rescheduler.steering.webhook.eviction_caches import DaemonPresence, EvictionCaches
@@ -34,17 +34,10 @@ class IntentCache:
     """The intents of all migrations and workloads, kept current by informers."""
 
     def __init__(self, on_end: Callable[[Intent], None] = lambda _: None) -> None:
-        """`on_end` receives intents that have ended."""
+        """Create the cache; `on_end` receives intents that have ended."""
         self._by_record: dict[str, tuple[Intent, ...]] = {}
-        self._index: IntentIndex | None = None
-        """None after a change."""
+        self.index = IntentIndex()
         self._on_end = on_end
-
-    @property
-    def index(self) -> IntentIndex:
-        if self._index is None:
-            self._index = IntentIndex(intent for each in self._by_record.values() for intent in each)
-        return self._index
 
     def reading(self, kind: str, read: Callable[[Object], Iterable[Intent]]) -> ChangeHandler[Object]:
         """Return a handler for an informer of that kind; `read` must not raise."""
@@ -62,7 +55,7 @@ class IntentCache:
         before = self._by_record.get(key, ())
         if intents == before:
             return
-        self._index = None
+        self.index.replace(before, intents)
         if intents:
             self._by_record[key] = intents
         else:
@@ -92,7 +85,7 @@ class EvictionSettings:
 
     policy: Policy
     namespace: str
-    """That of the Lease and of the daemon's state."""
+    """The namespace of the Lease and of the daemon's state."""
     lease: str
 
 
@@ -103,7 +96,7 @@ class SteeringService:
         now: Callable[[], datetime] = _wall_clock,
         evictions: EvictionSettings | None = None,
     ) -> None:
-        """Without `evictions`, all evictions pass."""
+        """Create the service; without `evictions`, all evictions pass."""
         self._known = IntentCache(self._forget)
         self._used: Counter[str] = Counter()
         """How often the intent of each migration was used."""
@@ -125,6 +118,11 @@ class SteeringService:
     def is_ready(self) -> bool:
         return self.informer.is_fresh and self._attempts.is_settled
 
+    @property
+    def attempts_text_bytes(self) -> int:
+        """Return how much of recorded failed attempts is kept."""
+        return self._attempts.text_bytes
+
     async def synced(self) -> None:
         """Wait until all caches are synced."""
         await self.informer.synced()
@@ -143,7 +141,9 @@ class SteeringService:
 
     def answer(self, body: bytes) -> bytes:
         """Answer an AdmissionReview of the steering webhook."""
-        answered = answer_review(body, self._known.index if self.is_ready else None, self._used)
+        answered = answer_review(
+            body, self._known.index if self.is_ready else None, self._used, self._attempts.annotations
+        )
         if answered.steered is not None:
             self._note(answered.steered)
         return answered.body

@@ -1,1 +1,1 @@
-"""What could be better: each strategy proposes moves, and never acts."""
+"""Strategies propose moves that improve the cluster, and never act."""

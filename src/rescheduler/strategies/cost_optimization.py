@@ -14,7 +14,7 @@ from rescheduler.cluster.node_record import (
     is_cordoned_by,
 )
 from rescheduler.cluster.pod_record import NODE_BOUND_KINDS, PodRecord, belongs_to_node
-from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW, Flags, Floats, Indices
+from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW, Flags, Floats, Indices, Snapshot
 from rescheduler.config.policy_blocks import Cost
 from rescheduler.rules.rule_check import SchedulerRule
 from rescheduler.rules.taint_toleration import untolerated
@@ -24,7 +24,6 @@ from rescheduler.strategies.target_search import (
     complete_units,
     find_targets,
     free_after,
-    load_after,
 )
 
 __all__ = [
@@ -56,7 +55,7 @@ def _price(node: NodeRecord, cost: Cost) -> float | None:
 
 
 def _number(text: str) -> float | None:
-    """None for what is no price: a label may say anything."""
+    """Parse a price; None if the label is not a price."""
     try:
         price = float(text)
     except ValueError:
@@ -68,9 +67,9 @@ _SHORTAGES = ("Insufficient ", "Too many pods")
 """Words in the scheduler's message that mean a full node."""
 
 
-def unschedulable_pods(view: View) -> list[int]:
-    """Pods for which the scheduler found no node: highest priority first, as it takes them."""
-    pods = view.snapshot.pods
+def unschedulable_pods(snapshot: Snapshot) -> list[int]:
+    """Return the pods for which the scheduler found no node, highest priority first, as it takes them."""
+    pods = snapshot.pods
     unscheduled = np.flatnonzero(pods.node == NO_ROW).tolist()
     waiting = [pod for pod in unscheduled if _is_unschedulable(pods.records[pod])]
     return sorted(waiting, key=lambda pod: (-int(pods.priority[pod]), pod))
@@ -94,7 +93,7 @@ def lacks_room(view: View, pod: int) -> bool:
 def nodes_to_uncordon(
     view: View, waiting: Sequence[int], cordoned: Sequence[int]
 ) -> Iterator[tuple[int, int]]:
-    """As few of the cordoned nodes as it takes, each with the first pod that needs it.
+    """Yield as few of the cordoned nodes as possible, each with the first pod that needs it.
 
     `cordoned` comes with those first that are best to reopen. A pod that fits on a node which is open, or
     will be, needs no other: it takes its room there.
@@ -124,7 +123,7 @@ def _fits_without_cordon(view: View, pod: int, node: int) -> bool:
 
 
 def _is_due_to_cordon(view: View, pod: int, node: int, rule: SchedulerRule) -> bool:
-    """The control plane taints what is cordoned: that is no taint of the node's own."""
+    """Return whether the taint comes from the cordon: then it is not the node's own."""
     if rule is SchedulerRule.TAINT_TOLERATION:
         taints = view.snapshot.nodes.records[node].taints
         tolerations = view.snapshot.pods.records[pod].constraints.tolerations
@@ -138,7 +137,8 @@ _TINY = 1e-9
 
 
 class CostOptimization:
-    """Empties the nodes that are cheapest to empty, where all their pods fit elsewhere.
+    """Empties the nodes that are cheapest to empty, where all their pods fit elsewhere, and which a node
+    autoscaler removes then.
 
     Cheapest is what takes the fewest moves for the price that it saves. An emptied node stays cordoned for
     the autoscaler, until a pod can't be scheduled for lack of room: then it is opened again, and nothing is
@@ -148,22 +148,27 @@ class CostOptimization:
     """
 
     name: ClassVar[str] = "CostOptimization"
-    urgent: ClassVar[bool] = False
 
     def propose(self, view: View) -> Iterator[Proposal | NodeProposal]:
         prices = node_prices(view.snapshot.nodes.records, view.policy.cost)
         cordoned = self._cordoned_by_us(view, prices)
-        waiting = unschedulable_pods(view)
+        waiting = unschedulable_pods(view.snapshot)
         reopened = list(nodes_to_uncordon(view, waiting, cordoned))
         for node, pod in reopened:
             reason = f"{view.snapshot.pods.records[pod].key} does not fit on any other node"
             yield NodeProposal(node, NodeChange.UNCORDON, reason)
         if reopened or any(lacks_room(view, pod) for pod in waiting):
             return
-        yield from _Consolidation(view, prices).proposals(begun=cordoned)
+        removed = _removed_once_empty(view)
+        for node in cordoned:
+            if not removed[node]:
+                why = view.autoscalers.removal_of(view.snapshot.nodes.records[node]).why
+                yield NodeProposal(node, NodeChange.UNCORDON, f"no component would remove it: {why}")
+        begun = [node for node in cordoned if removed[node]]
+        yield from _Consolidation(view, prices, removed).proposals(begun)
 
     def _cordoned_by_us(self, view: View, prices: Floats) -> list[int]:
-        """Those first that cost least to have again."""
+        """Return the nodes that we cordoned, cheapest first."""
         records = view.snapshot.nodes.records
         ours = [
             node
@@ -173,13 +178,27 @@ class CostOptimization:
         return sorted(ours, key=lambda node: (prices[node], node))
 
 
+def _removed_once_empty(view: View) -> Flags:
+    """Return [node]: whether some component removes it once it is empty. Reports the others."""
+    autoscalers, records = view.autoscalers, view.snapshot.nodes.records
+    removals = [autoscalers.removal_of(node) for node in records]
+    if not autoscalers.evidence:
+        why = "no node autoscaler was found: CostOptimization empties no node"
+        view.report_node(None, "NodeNotRemoved", why)
+    else:
+        for node in np.flatnonzero(view.nodes).tolist():
+            if removals[node].by is None:
+                view.report_node(node, "NodeNotRemoved", removals[node].why)
+    return np.fromiter((each.by is not None for each in removals), np.bool_, len(removals))
+
+
 class _Consolidation:
-    def __init__(self, view: View, prices: Floats) -> None:
+    def __init__(self, view: View, prices: Floats, removed: Flags) -> None:
         self.view = view
         self.prices = prices
         self.ceilings = _ceilings(view)
         self.occupied = _movable_pod_counts(view) > 0
-        self.order = _consolidation_order(view, prices)
+        self.order = _consolidation_order(view, prices, removed)
         self.turn = np.ones(len(prices))
         """[node]: when it would be emptied, from 0 to 1."""
         self.turn[self.order] = np.linspace(0, 1, len(self.order))
@@ -187,7 +206,7 @@ class _Consolidation:
         """Pod classes that have no place elsewhere: while others move in there won't be more."""
 
     def proposals(self, begun: Sequence[int]) -> Iterator[Proposal | NodeProposal]:
-        """First what was begun in earlier plans: a node that is half empty saves nothing."""
+        """Propose first what earlier plans began: a node that is half empty saves nothing."""
         for node in (*begun, *self.order):
             if self.view.room <= 0:
                 return
@@ -198,7 +217,7 @@ class _Consolidation:
                 yield Proposal(tuple(moves))
                 if node not in begun and self.view.placement.position[moves[0].pod] != node:
                     yield self._cordon(node, len(moves))
-            elif node in begun or len(moves) > self.view.policy.max_reschedule_pods:
+            elif node in begun or len(moves) > self.view.most_moves:
                 # Too many for any one plan: cordoned, so that the next plan goes on with what is left.
                 if node not in begun:
                     yield self._cordon(node, len(moves))
@@ -209,10 +228,11 @@ class _Consolidation:
                 return
 
     def _proposed_moves(self, node: int) -> list[ProposedMove]:
-        """All of its pods to other nodes; none if one of them has to stay, or there is no one to move."""
+        """Return moves of all its pods to other nodes; none if one of them must stay, or there is none to
+        move."""
         pods = self.view.snapshot.pods
         tenants = [pod for pod in self.view.placement.pods_on(node) if not belongs_to_node(pods.records[pod])]
-        if not all(self._has_hope(pod) for pod in tenants):
+        if not all(self._may_fit_elsewhere(pod) for pod in tenants):
             return []
         units = complete_units(self.view, tenants)
         if sorted(pod for unit in units for pod in unit) != tenants:
@@ -225,7 +245,7 @@ class _Consolidation:
         in_turn = sorted(places.targets, key=lambda pod: (int(pods.priority[pod]), pod))
         return [self._proposed_move(node, pod, places.targets[pod], 1 / len(in_turn)) for pod in in_turn]
 
-    def _has_hope(self, pod: int) -> bool:
+    def _may_fit_elsewhere(self, pod: int) -> bool:
         pod_class = int(self.view.snapshot.pods.pod_class[pod])
         if pod_class in self.unplaceable or not self.view.may_move(pod):
             return False
@@ -242,23 +262,25 @@ class _Consolidation:
         return allowed
 
     def _worth_filling(self, node: int) -> Flags:
-        """An empty node saves as much as this one would, unless it is the cheaper one to keep."""
+        """Return whether the node is worth filling: an empty one saves as much, unless it is cheaper to
+        keep."""
         cheaper: Flags = self.prices < self.prices[node]
         return self.occupied | cheaper
 
     def _choice(self, view: View, pod: int, nodes: Indices) -> int:
-        """The tightest, but rather one that is to be emptied late or never."""
+        """Choose the tightest node, but prefer one that is emptied late or never."""
         return int(nodes[(free_after(view, pod, nodes) - _LATE * self.turn[nodes]).argmin()])
 
     def _proposed_move(self, node: int, pod: int, target: int, share: float) -> ProposedMove:
         view = self.view
         gain = share * float(self.prices[node] / max(self.prices[view.nodes].sum(), _TINY))
-        load = load_after(view, pod, np.array([target]))[0]
+        load = view.placement.load_with(pod, np.array([target]))[0]
         name = view.snapshot.nodes.records[node].name
         return ProposedMove(pod, target, f"empties {name}, target {load:.1f}%", gain)
 
     def _cordon(self, node: int, moves: int) -> NodeProposal:
-        reason = f"not needed: {moves} pods fit elsewhere, saves {self.prices[node]:g}"
+        fitting = "1 pod fits" if moves == 1 else f"{moves} pods fit"
+        reason = f"not needed: {fitting} elsewhere, saves {self.prices[node]:g}"
         return NodeProposal(node, NodeChange.CORDON, reason)
 
 
@@ -271,19 +293,20 @@ def _movable_pod_counts(view: View) -> Floats:
     return np.bincount(position[counted], minlength=len(snapshot.nodes)).astype(np.float64)
 
 
-def _consolidation_order(view: View, prices: Floats) -> list[int]:
-    """Nodes that might be emptied: those first that take the fewest moves for what they save."""
+def _consolidation_order(view: View, prices: Floats, removed: Flags) -> list[int]:
+    """Return the nodes that might be emptied, those first that take the fewest moves for what they save."""
     snapshot = view.snapshot
     tenants = _movable_pod_counts(view)
     size = (snapshot.nodes.allocatable / average_node(snapshot.nodes)).sum(axis=1)
-    candidates = np.flatnonzero(view.nodes & view.open & (tenants > 0) & (prices > 0))
+    candidates = np.flatnonzero(view.nodes & view.open & removed & (tenants > 0) & (prices > 0))
     moves_per_price = tenants[candidates] / prices[candidates]
     found: list[int] = candidates[np.lexsort((candidates, size[candidates], moves_per_price))].tolist()
     return found
 
 
 def _ceilings(view: View) -> dict[int, Floats]:
-    """Load that a target may have, by resource [node]: where overloaded nodes shed pods, no more."""
+    """Return the load that a target may have, by resource [node]: the threshold if ResourceOptimization is
+    enabled."""
     percent = {CPU: 100.0, MEMORY: 100.0}
     if "ResourceOptimization" in view.policy.enabled_strategies:
         percent = {CPU: view.policy.cpu_threshold, MEMORY: view.policy.memory_threshold}

@@ -29,18 +29,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class QueuedMigrations:
-    """Migrations that are asked for and have not begun."""
+    """Migrations that exist and have not started."""
 
     by_namespace: Mapping[str, int]
     maintenance: int = 0
-    """Those of them that empty nodes."""
+    """The number of them that empty nodes."""
 
 
 NOTHING_QUEUED = QueuedMigrations({})
 
 
 def reserved_slots(slots: int) -> int:
-    """How many moves of a check others may count on while failing pods, or less urgent moves, ask for all."""
+    """Return how many moves of a check are reserved for others if failing pods, or less urgent moves, need
+    all."""
     return (slots + 1) // 2
 
 
@@ -50,7 +51,7 @@ def share_of_each(slots: int, namespaces: int) -> int:
 
 
 class NamespaceTurns(Generic[T]):
-    """Hands out what namespaces wait for, one by one. Each is to be answered before the next."""
+    """Yield items of the namespaces in turn. The caller answers each before it takes the next."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class NamespaceTurns(Generic[T]):
         return None
 
     def answer(self, moves: int) -> None:
-        """How many moves came of what `next` handed out; 0 if it was refused."""
+        """Record how many moves came of the proposal that `next` returned; 0 if it was refused."""
         count, place, name = self._heap[0]
         self._slots -= moves
         self._free -= moves
@@ -96,7 +97,7 @@ class NamespaceTurns(Generic[T]):
 
 
 def interleave_namespaces(items: Iterable[T], namespace_of: Callable[[T], str], *, first: int = 0) -> list[T]:
-    """The same items: one of each namespace, then a second one of each, and so on."""
+    """Return the same items: one of each namespace, then a second one of each, and so on."""
     waiting: dict[str, list[T]] = {}
     for item in items:
         waiting.setdefault(namespace_of(item), []).append(item)

@@ -1,13 +1,21 @@
-"""NodeMaintenance: cordon and empty nodes that are labelled for maintenance."""
+"""NodeMaintenance and Evacuation: cordon and empty nodes that are in maintenance, or that give a signal."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import ClassVar
 
 import numpy as np
 
-from rescheduler.cluster.node_record import NodeChange, in_maintenance, is_cordoned_by
+from rescheduler.api.podmigration import EVACUATION
+from rescheduler.cluster.node_record import (
+    NodeChange,
+    NodeRecord,
+    evacuation_of,
+    in_maintenance,
+    is_cordoned_by,
+)
 from rescheduler.cluster.pod_record import is_rescheduler_pod
 from rescheduler.cluster.snapshot import Flags
 from rescheduler.rules.placement import Placement
@@ -20,11 +28,10 @@ from rescheduler.strategies.target_search import (
     find_displacement,
     find_targets,
     least_loaded,
-    load_after,
     tightest_fit,
 )
 
-__all__ = ["NodeMaintenance", "backtrack_targets"]
+__all__ = ["Evacuation", "NodeMaintenance", "backtrack_targets"]
 
 _MOST_PODS = 24
 _TRIES = 4_000
@@ -80,7 +87,8 @@ class NodeMaintenance:
     """
 
     name: ClassVar[str] = "NodeMaintenance"
-    urgent: ClassVar[bool] = True
+    state: ClassVar[str] = "in maintenance"
+    """What is said of such a node."""
 
     def __init__(self, only: Collection[str] | None = None) -> None:
         """Limit the strategy to the nodes in `only`, for a drain."""
@@ -88,23 +96,48 @@ class NodeMaintenance:
 
     def propose(self, view: View) -> Iterator[Proposal | NodeProposal]:
         leaving: list[int] = []
-        for node in np.flatnonzero(view.nodes).tolist():
-            record = view.snapshot.nodes.records[node]
-            if self._only is not None and record.name not in self._only:
+        for node, record in enumerate(view.snapshot.nodes.records):
+            # Who names a node wants to know why its pods stay if it is not selected.
+            if not (view.nodes[node] if self._only is None else record.name in self._only):
                 continue
-            if in_maintenance(record):
-                leaving.extend(view.placement.pods_on(node))
+            why, may_move = self.emptied_because(view, record)
+            if why:
+                if may_move:
+                    leaving.extend(view.placement.pods_on(node))
                 if not record.unschedulable:
-                    yield NodeProposal(node, NodeChange.CORDON, "in maintenance")
-            elif is_cordoned_by(record, self.name):
-                yield NodeProposal(node, NodeChange.UNCORDON, "no longer in maintenance")
+                    yield NodeProposal(node, NodeChange.CORDON, why)
+            elif is_cordoned_by(record, self.name) and not view.being_emptied[node]:
+                yield NodeProposal(node, NodeChange.UNCORDON, f"no longer {self.state}")
         # Also of pods that stay: what keeps them is noted for the plan.
         movable = [pod for pod in leaving if view.may_move(pod)]
-        yield from _moves(view, movable)
+        yield from _moves(view, movable, self.state)
+
+    def emptied_because(self, view: View, node: NodeRecord) -> tuple[str, bool]:
+        """Return why the node has to be emptied, empty if it has not, and whether pods may leave now."""
+        del view
+        return self.state if in_maintenance(node) else "", True
 
 
-def _moves(view: View, leaving: list[int]) -> Iterator[Proposal]:
-    """Our own pods last, pods of lower priority first."""
+class Evacuation(NodeMaintenance):
+    """Empties nodes that give a signal of `evacuateOn`, in the same way.
+
+    The strategy is active whenever `evacuateOn` has entries; it need not be enabled.
+    """
+
+    name: ClassVar[str] = EVACUATION
+    state: ClassVar[str] = "evacuated"
+
+    def emptied_because(self, view: View, node: NodeRecord) -> tuple[str, bool]:
+        now_s = view.snapshot.taken_at_s
+        evacuation = evacuation_of(node, view.policy.evacuate_on, now_s)
+        if evacuation is None:
+            return "", False
+        may_move = evacuation.is_urgent or view.policy.in_window(datetime.fromtimestamp(now_s, UTC))
+        return f"{self.state}: {evacuation.reason}", may_move
+
+
+def _moves(view: View, leaving: list[int], state: str) -> Iterator[Proposal]:
+    """Propose the moves: pods of lower priority first, our own pods last."""
     pods = view.snapshot.pods
 
     def turn(unit: PodUnit) -> tuple[bool, int, PodUnit]:
@@ -119,16 +152,16 @@ def _moves(view: View, leaving: list[int]) -> Iterator[Proposal]:
     if sum(map(len, waiting)) > view.room:
         waiting = _interleaved(view, waiting, lambda unit: turn(unit)[:2])
     for unit in _in_feasible_order(view, waiting, places.targets):
-        yield Proposal(tuple(_proposed_move(view, pod, places.targets[pod], gain) for pod in unit))
+        yield Proposal(tuple(_proposed_move(view, pod, places.targets[pod], gain, state) for pod in unit))
     for unit in units:
         if unit in without_target or (view.room > 0 and view.may_move(unit[0])):
-            yield from _last_resort(view, unit, gain)
+            yield from _last_resort(view, unit, gain, state)
 
 
 def _interleaved(
     view: View, units: list[PodUnit], rank: Callable[[PodUnit], tuple[bool, int]]
 ) -> list[PodUnit]:
-    """More than the plan has room for: of those with the same rank, namespaces take turns."""
+    """Let namespaces of the same rank take turns, if there are more moves than the plan has room for."""
     pods = view.snapshot.pods.records
     ordered: list[PodUnit] = []
     for _, equal in groupby(units, key=rank):
@@ -137,7 +170,7 @@ def _interleaved(
 
 
 def _in_feasible_order(view: View, units: list[PodUnit], targets: dict[int, int]) -> Iterator[PodUnit]:
-    """In turn; but some have to wait for others to go first, as with spread, step after step."""
+    """Yield the moves in turn; some must wait until others are made, as with spread constraints."""
     progress = True
     while progress:
         asked, units, progress = units, [], False
@@ -165,26 +198,26 @@ def _find_targets(view: View, units: list[PodUnit]) -> TargetAssignment:
     return found
 
 
-def _last_resort(view: View, unit: PodUnit, gain: float) -> Iterator[Proposal]:
-    """A place that the moves so far have left, or one that a bystander makes."""
+def _last_resort(view: View, unit: PodUnit, gain: float, state: str) -> Iterator[Proposal]:
+    """Propose a place that the moves so far have left, or one that a displacement frees."""
     pod = unit[0]
     alone = len(unit) == 1
     if alone and view.room > 0 and (nodes := np.flatnonzero(view.targets(pod))).size:
-        yield Proposal((_proposed_move(view, pod, least_loaded(view, pod, nodes), gain),))
+        yield Proposal((_proposed_move(view, pod, least_loaded(view, pod, nodes), gain, state),))
     elif (
         alone
         and view.room > 1
         and (found := find_displacement(view, pod, np.flatnonzero(view.open).tolist()))
     ):
         aside = f"makes room for {view.snapshot.pods.records[pod].key}"
-        move = ProposedMove(found.bystander, found.refuge, aside, gain)
-        yield Proposal((move, _proposed_move(view, pod, found.place, gain)))
+        move = ProposedMove(found.displaced, found.target, aside, gain)
+        yield Proposal((move, _proposed_move(view, pod, found.place, gain, state)))
     else:
         for each in unit:
             view.report_no_target(each)
 
 
-def _proposed_move(view: View, pod: int, target: int, gain: float) -> ProposedMove:
+def _proposed_move(view: View, pod: int, target: int, gain: float, state: str) -> ProposedMove:
     source = view.snapshot.nodes.records[view.placement.position[pod]].name
-    load = load_after(view, pod, np.array([target]))[0]
-    return ProposedMove(pod, target, f"{source} in maintenance, target {load:.1f}%", gain)
+    load = view.placement.load_with(pod, np.array([target]))[0]
+    return ProposedMove(pod, target, f"{source} {state}, target {load:.1f}%", gain)

@@ -15,7 +15,7 @@ _MOST_PAIRED = 200
 
 
 def fewest_pods_covering(shares: Floats, excess: Floats, priorities: Rows) -> int | None:
-    """The first of the fewest pods whose shares [pod, resource] cover the excess [resource] together.
+    """Return the first set of fewest pods whose shares [pod, resource] together cover the excess [resource].
 
     One that is enough, if there is one: the lowest priority, then the smallest. Else one of a pair that is
     enough. Else the one that covers most. None if no pod has a share in what is exceeded.
@@ -50,12 +50,10 @@ _NAMES = ("cpu", "memory")
 
 
 class ResourceOptimization:
-    """Nodes above `cpuThreshold` or `memoryThreshold` shed pods until they are below, with the fewest moves,
-    onto nodes that stay below in both. The node that is furthest above goes first.
-    """
+    """Moves pods off nodes above `cpuThreshold` or `memoryThreshold` until they are below, with the fewest
+    moves, onto nodes that stay below in both. The node that is furthest above comes first."""
 
     name: ClassVar[str] = "ResourceOptimization"
-    urgent: ClassVar[bool] = False
 
     def too_hot(self, view: View) -> Flags:
         return _NodeLoads(view).overloaded()
@@ -119,7 +117,8 @@ class _NodeLoads:
         return shares
 
     def target(self, pod: int) -> int | None:
-        """The node, of those that stay below with it, that is left with most room. None is noted."""
+        """Return the node with most room left, of those that stay below the thresholds; report if there is
+        none."""
         allowed = self.view.targets(pod) & self.view.nodes
         if not allowed.any():
             self.view.report_no_target(pod)
@@ -140,8 +139,10 @@ class _NodeLoads:
         return gain if gain >= self.view.policy.min_gain else 0.0
 
     def reason(self, node: int, target: int) -> str:
-        """In the resource in which the node is furthest above its threshold."""
-        load, worst = self.load(), int(self.excess()[node].argmax())
-        source, limit = load[node, worst], self._threshold[worst]
-        words = f"{_NAMES[worst]}: source {source:.1f}%, target {load[target, worst]:.1f}%"
+        """Describe the resource in which the node is furthest above its threshold, by the loads before the
+        plan."""
+        before = self.view.snapshot.nodes.load[:, _WATCHED] * self._weight
+        worst = int(self.excess()[node].argmax())
+        source, limit = before[node, worst], self._threshold[worst]
+        words = f"{_NAMES[worst]}: source {source:.1f}%, target {before[target, worst]:.1f}%"
         return f"{words}, threshold {limit:.1f}%"

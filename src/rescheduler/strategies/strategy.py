@@ -13,40 +13,52 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
 from rescheduler.api.podmigration import Handover
+from rescheduler.cluster.node_autoscalers import NodeAutoscalers
 from rescheduler.cluster.node_record import NodeChange
-from rescheduler.cluster.snapshot import Flags, Snapshot
+from rescheduler.cluster.snapshot import Flags, Ints, Snapshot
 from rescheduler.config.policy import Policy
 from rescheduler.recovery.failing_pods import FailingPods
 from rescheduler.rules.placement import Placement
 
-__all__ = ["HotNodeStrategy", "NodeProposal", "Proposal", "ProposedMove", "Strategy", "View"]
+__all__ = ["HotNodeStrategy", "NodeProposal", "Proposal", "ProposedMove", "Room", "Strategy", "View"]
 
 
 @dataclass(frozen=True, slots=True)
 class ProposedMove:
-    """One pod to one node, both as rows of the snapshot."""
+    """A move of one pod to one node, both as rows of the snapshot."""
 
     pod: int
     target: int
     reason: str
-    """In words and numbers: "source 85.0%, target 45.0%"."""
+    """The reason in words and numbers: "source 85.0%, target 45.0%"."""
     gain: float
 
 
 @dataclass(frozen=True, slots=True)
+class Room:
+    """Room on a node for a pod that waits to be scheduled, both as rows of the snapshot."""
+
+    pod: int
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
-    """Steps that are taken all together or not at all: usually one.
+    """Moves that are accepted all together or not at all: usually one.
 
     Several are judged by whether there is an order in which they can be made, with a stop on a third node if
     need be: two pods may change places although neither fits before the other has left.
     """
 
     moves: tuple[ProposedMove, ...]
+    rooms: tuple[Room, ...] = ()
+    """What the moves make room for. If they are accepted, the view shows these pods on their nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeProposal:
-    """To cordon a node, or to uncordon one that we had cordoned. A node to cordon is no target any more."""
+    """A proposal to cordon a node, or to uncordon one that we cordoned. A node to cordon is no target any
+    more."""
 
     node: int
     change: NodeChange
@@ -58,7 +70,7 @@ class View(Protocol):
 
     snapshot: Snapshot
     placement: Placement
-    """With every step taken so far. Strategies may try moves in `placement.trial()`."""
+    """The placement after all moves so far. Strategies may try moves in `placement.trial()`."""
     policy: Policy
     nodes: Flags
     """[node]: those that the strategy is asked to look at (`strategyNodeSelectors`). `targets` is not limited
@@ -70,17 +82,37 @@ class View(Protocol):
 
     @property
     def failing_pods(self) -> FailingPods:
-        """Which pods keep failing where they are, and which nodes are suspect for that."""
+        """Return which pods keep failing where they are, and which nodes are suspect for that."""
         ...
 
     @property
     def open(self) -> Flags:
-        """[node]: those that may be a target at all: Ready, not cordoned, not being emptied."""
+        """Return [node]: those that may be a target at all: Ready, not cordoned, being emptied or removed."""
+        ...
+
+    @property
+    def being_emptied(self) -> Flags:
+        """Return [node]: those in maintenance, evacuated, or cordoned by this plan."""
+        ...
+
+    @property
+    def autoscalers(self) -> NodeAutoscalers:
+        """Return the node autoscalers that were found, or that are configured."""
+        ...
+
+    @property
+    def scale_down_candidates(self) -> Flags:
+        """Return [node]: those that a node autoscaler would remove next. Balancing must not fill them."""
         ...
 
     @property
     def room(self) -> int:
-        """How many more moves this plan may have."""
+        """Return how many more moves this plan may have."""
+        ...
+
+    @property
+    def most_moves(self) -> int:
+        """Return how many moves a plan may have at most, however few it has by now."""
         ...
 
     def in_fair_order(self, pods: Sequence[int]) -> Iterator[int]:
@@ -98,7 +130,8 @@ class View(Protocol):
         """Return [node]: where it may go: every rule, and `open`, and not where it is.
 
         Asked with the pod itself in the way or not, as its handover has it. Suspect nodes, and those where
-        pods of its workload keep failing, are among them only if there are no others. Unless the strategy is
+        pods of its workload keep failing, are among them only if there are no others;
+        likewise nodes that are removed soon or tainted PreferNoSchedule. Unless the strategy is
         urgent, only where no spread constraint is left worse than it is.
         """
         ...
@@ -119,6 +152,10 @@ class View(Protocol):
         """
         ...
 
+    def reserve(self, asks: Ints, node: int) -> None:
+        """Keep so much of each resource free on that node in the rest of this plan."""
+        ...
+
     def report_no_target(self, pod: int) -> None:
         """Note that the strategy wants it to move and that there is no target, with what forbids each."""
         ...
@@ -127,21 +164,30 @@ class View(Protocol):
         """Note that the strategy does not move a pod that an operator might expect to move."""
         ...
 
+    def report_node(self, node: int | None, reason: str, detail: str) -> None:
+        """Note that the strategy leaves a node alone that an operator might expect it to change.
+
+        None stands for all nodes.
+        """
+        ...
+
 
 class Strategy(Protocol):
-    """Made without arguments, once per check; all that it needs to know is in the view."""
+    """A strategy is made without arguments, once per check; all that it needs to know is in the view.
+
+    What the planner and the controllers must know about it is in `StrategyTraits` (`api/podmigration.py`).
+    """
 
     name: ClassVar[str]
-    """As the configuration names it."""
-    urgent: ClassVar[bool]
-    """Whether its pods have to go (maintenance): then some of what protects pods does not hold."""
+    """The name in the configuration."""
 
     def propose(self, view: View) -> Iterator[Proposal | NodeProposal]: ...
 
 
 @runtime_checkable
 class HotNodeStrategy(Protocol):
-    """A strategy that acts only on what was too hot for several checks: it says what is, in this one."""
+    """A strategy that acts only on nodes that were too hot for several checks: it says which are, in this
+    check."""
 
     def too_hot(self, view: View) -> Flags:
         """Return [node]: those that would be relieved now if they stayed like this."""

@@ -1,27 +1,39 @@
 """The strategies that a policy can enable: built-in ones, and those that plugins add.
 
 A plugin registers a class as an entry point of the group `rescheduler.strategies`. The name of the entry
-point is the name in the configuration. The class is called without arguments, once per check.
+point is the name in the configuration. The class is called once per check, with its arguments if it has a
+model for them (`Args`). A plugin that can't be used takes no part, and the plan says so.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Final
+from typing import Any, ClassVar, Final
 
-from rescheduler.config.config_validation import BUILT_IN_STRATEGIES, FAILED_PODS, STRATEGY_ENTRY_POINTS
+from rescheduler.api.podmigration import EVACUATION, STRATEGY_ENTRY_POINTS
+from rescheduler.config.config_validation import BUILT_IN_STRATEGIES, FAILED_PODS, plugin_arguments_of
 from rescheduler.config.policy import Policy
-from rescheduler.strategies.strategy import Strategy
+from rescheduler.strategies.strategy import NodeProposal, Proposal, Strategy, View
 
-__all__ = ["BrokenStrategy", "DuplicateStrategy", "UnknownStrategy", "strategies_of"]
+__all__ = [
+    "BrokenStrategy",
+    "DuplicateStrategy",
+    "UnknownStrategy",
+    "UnusableStrategy",
+    "strategies_of",
+    "strategies_of_others",
+]
 
 
 # Strings, not imports: only the strategies that a policy enables are imported.
 _BUILT_IN: Final = {
     "CostOptimization": "rescheduler.strategies.cost_optimization:CostOptimization",
+    "Evacuation": "rescheduler.strategies.node_maintenance:Evacuation",
     "FailedPods": "rescheduler.recovery.failed_pods_strategy:FailedPods",
     "LoadBalancing": "rescheduler.strategies.load_balancing:LoadBalancing",
+    "MakeRoom": "rescheduler.strategies.make_room:MakeRoom",
     "NodeMaintenance": "rescheduler.strategies.node_maintenance:NodeMaintenance",
+    "PlacementDrift": "rescheduler.strategies.placement_drift:PlacementDrift",
     "ResourceOptimization": "rescheduler.strategies.resource_optimization:ResourceOptimization",
     "TopologySpread": "rescheduler.strategies.topology_spread:TopologySpread",
 }
@@ -42,13 +54,20 @@ class UnknownStrategy(LookupError):  # noqa: N818 - says what is wrong
 def strategies_of(policy: Policy, plugins: Iterable[EntryPoint] | None = None) -> list[Strategy]:
     """Return the strategies that the policy enables, in order of precedence, and import only these.
 
-    FailedPods comes first unless it is disabled: pods that serve no traffic are the most urgent.
+    FailedPods comes first unless it is disabled: pods that serve no traffic are the most urgent. Then comes
+    Evacuation, if there are signals for it.
 
-    Raises `DuplicateStrategy`, `BrokenStrategy` or `UnknownStrategy`.
+    Raises `DuplicateStrategy` or `UnknownStrategy`.
     """
     added = _by_name(entry_points(group=STRATEGY_ENTRY_POINTS) if plugins is None else plugins)
     first = [FAILED_PODS] if policy.failed_pods.enabled else []
-    return [_strategy(name, added) for name in (*first, *policy.enabled_strategies)]
+    first += [EVACUATION] if policy.evacuate_on else []
+    return [_strategy(name, added, policy) for name in (*first, *policy.enabled_strategies)]
+
+
+def strategies_of_others(policy: Policy) -> list[list[Strategy]]:
+    """Return the strategies of all profiles but the first. Raises the same errors as `strategies_of`."""
+    return [strategies_of(each) for each in policy.every_profile[1:]]
 
 
 def _by_name(plugins: Iterable[EntryPoint]) -> dict[str, EntryPoint]:
@@ -65,7 +84,7 @@ def _by_name(plugins: Iterable[EntryPoint]) -> dict[str, EntryPoint]:
     return found
 
 
-def _strategy(name: str, added: dict[str, EntryPoint]) -> Strategy:
+def _strategy(name: str, added: dict[str, EntryPoint], policy: Policy) -> Strategy:
     if name in _BUILT_IN:
         module, _, class_name = _BUILT_IN[name].partition(":")
         made: Strategy = getattr(import_module(module), class_name)()
@@ -74,19 +93,41 @@ def _strategy(name: str, added: dict[str, EntryPoint]) -> Strategy:
     if plugin is None:
         known = ", ".join(sorted({*BUILT_IN_STRATEGIES, *added}))
         raise UnknownStrategy(f"unknown strategy {name}; available: {known}")
-    return _load_plugin(plugin)
+    try:
+        return _load_plugin(plugin, policy.strategy_args.get(name, {}))
+    except BrokenStrategy as broken:
+        return _unusable(name, broken)
 
 
-def _load_plugin(plugin: EntryPoint) -> Strategy:
+class UnusableStrategy:
+    """Stands for a plugin that can't be loaded: the planner reports the error as that of any strategy."""
+
+    name: ClassVar[str] = ""
+
+    def __init__(self, error: BrokenStrategy) -> None:
+        self._error = error
+
+    def propose(self, view: View) -> Iterator[Proposal | NodeProposal]:  # noqa: ARG002 - has none
+        """Raise the error."""
+        raise self._error
+
+
+def _unusable(name: str, error: BrokenStrategy) -> Strategy:
+    made: Strategy = type("Unusable", (UnusableStrategy,), {"name": name})(error)
+    return made
+
+
+def _load_plugin(plugin: EntryPoint, arguments: Mapping[str, Any]) -> Strategy:
     """Load a plugin; report every failure as the fault of the plugin."""
     try:
-        made: Strategy = plugin.load()()
+        kind = plugin.load()
+        made: Strategy = kind(plugin_arguments_of(kind, arguments)) if hasattr(kind, "Args") else kind()
     except Exception as error:
         fault = f"{type(error).__name__}: {error}"
         raise BrokenStrategy(
             f"can't load the strategy {plugin.name} from {_origin(plugin)}: {fault}"
         ) from error
-    missing = [each for each in ("name", "urgent", "propose") if not hasattr(made, each)]
+    missing = [each for each in ("name", "propose") if not hasattr(made, each)]
     if missing:
         raise BrokenStrategy(f"the strategy {plugin.name} from {_origin(plugin)} lacks {', '.join(missing)}")
     if made.name != plugin.name:

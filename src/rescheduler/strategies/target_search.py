@@ -2,7 +2,7 @@
 
 The pods that are hardest to place choose first: those with the fewest possible nodes, then the largest. If
 a pod finds no target because an earlier pod took it, the earlier pod looks for another one. If a pod fits
-nowhere, a pod that need not move (a bystander) may move to make room.
+nowhere, a pod that need not move may be displaced to make room.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ from itertools import islice
 import numpy as np
 
 from rescheduler.cluster.pod_record import is_rescheduler_pod
-from rescheduler.cluster.snapshot import CPU, MEMORY, Flags, Floats, Indices, NodeTable
+from rescheduler.cluster.snapshot import Flags, Floats, Indices, NodeTable
 from rescheduler.rules.rule_check import SchedulerRule
 from rescheduler.strategies.strategy import View
 
@@ -22,11 +22,12 @@ __all__ = [
     "PodUnit",
     "TargetAssignment",
     "TargetChoice",
+    "average_node",
     "complete_units",
     "find_displacement",
     "find_targets",
+    "free_after",
     "least_loaded",
-    "load_after",
     "share_of_node",
     "tightest_fit",
 ]
@@ -47,7 +48,7 @@ are almost full."""
 @dataclass(frozen=True, slots=True)
 class TargetAssignment:
     targets: dict[int, int]
-    """By pod, in the order in which they were found."""
+    """The targets by pod, in the order in which they were found."""
     without_target: list[PodUnit]
 
 
@@ -77,27 +78,14 @@ def share_of_node(view: View, pod: int) -> float:
     return float((view.snapshot.pods.requests[pod] / average_node(view.snapshot.nodes)).max())
 
 
-def load_after(view: View, pod: int, nodes: Indices) -> Floats:
-    """Load of each of these nodes with that pod on it, in percent: cpu or memory, whichever is higher."""
-    snapshot = view.snapshot
-    loads = np.stack(
-        [
-            (view.placement.load[nodes, column] + snapshot.pods.load[pod, column])
-            / np.maximum(snapshot.nodes.allocatable[nodes, column], 1)
-            for column in (CPU, MEMORY)
-        ]
-    )
-    highest: Floats = 100 * loads.max(axis=0)
-    return highest
-
-
 def least_loaded(view: View, pod: int, nodes: Indices) -> int:
-    """The node that is least loaded with it: the cluster stays even."""
-    return int(nodes[load_after(view, pod, nodes).argmin()])
+    """Return the node that is least loaded with the pod, so that the cluster stays even."""
+    return int(nodes[view.placement.load_with(pod, nodes).argmin()])
 
 
 def free_after(view: View, pod: int, nodes: Indices) -> Floats:
-    """What each of these nodes has left with that pod on it, in average nodes, all resources together."""
+    """Return what each of these nodes has left with that pod on it, in average nodes, all resources
+    together."""
     snapshot = view.snapshot
     left = snapshot.nodes.allocatable[nodes] - view.placement.requested[nodes] - snapshot.pods.requests[pod]
     total: Floats = left @ (1 / average_node(snapshot.nodes))
@@ -105,7 +93,10 @@ def free_after(view: View, pod: int, nodes: Indices) -> Floats:
 
 
 def tightest_fit(view: View, pod: int, nodes: Indices) -> int:
-    """The node that has least left with it: large gaps are kept for large pods."""
+    """Return the node that has least left with the pod, so that large gaps are kept for large pods.
+
+    Requests count here, not load, because they decide what fits.
+    """
     return int(nodes[free_after(view, pod, nodes).argmin()])
 
 
@@ -145,9 +136,9 @@ class _TargetSearch:
     choose: TargetChoice
     allowed: Callable[[int], Flags]
     options: dict[int, Indices]
-    """Where each pod could go if no other pod moved."""
+    """The nodes that each pod could go to if no other pod moved."""
     home: dict[int, int]
-    """Where each of them is."""
+    """The node that each of them is on."""
     targets: dict[int, int] = field(default_factory=dict)
     relocations: int = 0
 
@@ -191,7 +182,8 @@ class _TargetSearch:
         return False
 
     def _pods_in_the_way(self, pod: int) -> list[int]:
-        """Its own workload first: spread and anti-affinity are mostly among siblings."""
+        """Return the pods in the way, its own workload first: spread and anti-affinity are mostly among
+        siblings."""
         wanted = set(self.options[pod].tolist())
         workload = self.view.snapshot.pods.workload
         others = [other for other, node in self.targets.items() if node in wanted]
@@ -204,8 +196,8 @@ class _TargetSearch:
             if not self.allowed(pod)[place]:
                 return None
             placement.move(pod, place)
-            refuge = self._best(other)
-            return None if refuge is None else [(pod, place), (other, refuge)]
+            new_target = self._best(other)
+            return None if new_target is None else [(pod, place), (other, new_target)]
 
 
 _RULES_ABOUT_OTHER_PODS = frozenset(
@@ -213,39 +205,41 @@ _RULES_ABOUT_OTHER_PODS = frozenset(
 )
 """Rules by which a pod on a node can keep another off it."""
 _NODES_TRIED = 20
-_BYSTANDERS_TRIED = 8
-"""Per node, smallest first. Both bound the time: where so many can't help, the next rarely can."""
+_DISPLACED_PODS_TRIED = 8
+"""The number of pods that are tried per node, smallest first. Both limits bound the time: where so many can't
+help, the next rarely can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Displacement:
-    bystander: int
-    refuge: int
-    """The node that the bystander would go to."""
+    displaced: int
+    """The pod that moves to make room."""
+    target: int
+    """The node that it moves to."""
     place: int
-    """The node that it would leave to the pod."""
+    """The node that it leaves to the pod that needs it."""
 
 
 def find_displacement(view: View, pod: int, nodes: Iterable[int]) -> Displacement | None:
     """`nodes` are where the pod would like to go, best first; None if no pod there can make room.
 
-    Bystanders did nothing to be disturbed: only those that run on without a break are asked.
+    Only pods that stay available during a move are displaced: they gain nothing from it.
     """
     placement = view.placement
     stays = view.handover(pod).source_stays
     within_reach = (node for node in nodes if _is_blocked_by_pods(view, pod, node, stays=stays))
     for node in islice(within_reach, _NODES_TRIED):
-        for bystander in islice(_bystanders(view, node), _BYSTANDERS_TRIED):
+        for displaced in islice(_displaceable_pods(view, node), _DISPLACED_PODS_TRIED):
             with placement.trial():
-                refuges = view.targets(bystander)
-                refuges[node] = False
-                choices = np.flatnonzero(refuges)
+                targets = view.targets(displaced)
+                targets[node] = False
+                choices = np.flatnonzero(targets)
                 if not choices.size:
                     continue
-                refuge = least_loaded(view, bystander, choices)
-                placement.move(bystander, refuge)
+                target = least_loaded(view, displaced, choices)
+                placement.move(displaced, target)
                 if placement.fits_on(pod, node, source_stays=stays):
-                    return Displacement(bystander, refuge, node)
+                    return Displacement(displaced, target, node)
     return None
 
 
@@ -255,8 +249,8 @@ def _is_blocked_by_pods(view: View, pod: int, node: int, *, stays: bool) -> bool
     return bool(refusals) and all(refusal.rule in _RULES_ABOUT_OTHER_PODS for refusal in refusals)
 
 
-def _bystanders(view: View, node: int) -> Iterator[int]:
-    """Lowest priority first, then smallest."""
+def _displaceable_pods(view: View, node: int) -> Iterator[int]:
+    """Yield the pods that could be displaced, lowest priority first, then smallest."""
     pods = view.snapshot.pods
     for each in sorted(
         view.placement.pods_on(node),

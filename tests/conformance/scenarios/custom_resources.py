@@ -10,10 +10,10 @@ from rescheduler.kube.api_resources import (
     merge_patch,
     strategic_patch,
 )
+from tests.conformance.cluster_under_test import WHOLE, ClusterUnderTest
 from tests.conformance.definitions import define, version, widgets
 from tests.conformance.notes import at
 from tests.conformance.scenario import scenario
-from tests.conformance.world import WHOLE, World
 
 SIZE: Object = {"type": "integer", "minimum": 0, "maximum": 10}
 SCALE = {
@@ -27,21 +27,21 @@ def _widget(name: str, metadata: Object | None = None, **spec: Any) -> Object:
     return {"metadata": {"name": name, **(metadata or {})}, "spec": spec}
 
 
-@scenario("a definition is accepted, established, and remembers what it stores")
-async def established(world: World) -> None:
-    await define(world, version(size=SIZE))
-    name = f"widgets.{world.namespace}.example.com"
-    found = await world.client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+@scenario("a definition is accepted and established, and lists its stored versions")
+async def established(cluster: ClusterUnderTest) -> None:
+    await define(cluster, version(size=SIZE))
+    name = f"widgets.{cluster.namespace}.example.com"
+    found = await cluster.client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
     conditions = sorted(at(found, "status.conditions"), key=lambda condition: condition["type"])
-    world.saw("conditions", conditions)
-    world.saw("accepted names", at(found, "status.acceptedNames"))
-    world.saw("stored versions", at(found, "status.storedVersions"))
+    cluster.saw("conditions", conditions)
+    cluster.saw("accepted names", at(found, "status.acceptedNames"))
+    cluster.saw("stored versions", at(found, "status.storedVersions"))
 
 
-@scenario("an object is held to its schema, and every fault is named")
-async def schema(world: World) -> None:
+@scenario("an object is validated against its schema, and every error is reported")
+async def schema(cluster: ClusterUnderTest) -> None:
     resource = await define(
-        world,
+        cluster,
         version(
             size=SIZE,
             color={"type": "string", "enum": ["red", "blue"]},
@@ -77,17 +77,17 @@ async def schema(world: World) -> None:
         "fine": {"size": 3, "port": "80%", "ratio": 1, "labels": {"a": "b"}, "at": "2026-01-02T03:04:05Z"},
     }
     for number, (what, spec) in enumerate(cases.items()):
-        await world.created(what, resource, _widget(f"w{number}", **spec), "spec")
-    two = world.placed(resource, _widget("two", size=11, color="green"))
-    answer = await world.asked("", "POST", resource.collection_path(world.namespace), body=two)
+        await cluster.created(what, resource, _widget(f"w{number}", **spec), "spec")
+    two = cluster.placed(resource, _widget("two", size=11, color="green"))
+    answer = await cluster.asked("", "POST", resource.collection_path(cluster.namespace), body=two)
     # In any order: the real server walks the fields as Go walks a map.
-    world.saw("two faults", sorted(cause["field"] for cause in answer.json["details"]["causes"]))
+    cluster.saw("two faults", sorted(cause["field"] for cause in answer.json["details"]["causes"]))
 
 
 @scenario("unknown fields are pruned unless the schema keeps them; defaults are filled in")
-async def pruning_and_defaults(world: World) -> None:
+async def pruning_and_defaults(cluster: ClusterUnderTest) -> None:
     resource = await define(
-        world,
+        cluster,
         version(
             size={**SIZE, "default": 3},
             inner={"type": "object", "default": {}, "properties": {"a": {"type": "string", "default": "x"}}},
@@ -95,136 +95,138 @@ async def pruning_and_defaults(world: World) -> None:
         ),
     )
     spec = {"unknown": 1, "free": {"anything": [1]}}
-    made = await world.created("pruned", resource, {**_widget("one", **spec), "extra": 1}, WHOLE)
-    world.saw("extra", made.get("extra"))
-    path = resource.collection_path(world.namespace)
-    body = world.placed(resource, _widget("two", unknown=1))
-    answer = await world.asked("strict", "POST", path, body=body, query={"fieldValidation": "Strict"})
-    answer = await world.asked("warn", "POST", path, body=body, query={"fieldValidation": "Warn"})
-    world.saw("warning", answer.headers.get("warning"))
-    await world.patched("null", resource, "one", merge_patch({"spec": {"size": None}}), "spec")
+    made = await cluster.created("pruned", resource, {**_widget("one", **spec), "extra": 1}, WHOLE)
+    cluster.saw("extra", made.get("extra"))
+    path = resource.collection_path(cluster.namespace)
+    body = cluster.placed(resource, _widget("two", unknown=1))
+    answer = await cluster.asked("strict", "POST", path, body=body, query={"fieldValidation": "Strict"})
+    answer = await cluster.asked("warn", "POST", path, body=body, query={"fieldValidation": "Warn"})
+    cluster.saw("warning", answer.headers.get("warning"))
+    await cluster.patched("null", resource, "one", merge_patch({"spec": {"size": None}}), "spec")
 
 
 @scenario(
     "with a status subresource, spec and status are written apart, and only the spec counts as a change"
 )
-async def status(world: World) -> None:
-    resource = await define(world, version(size=SIZE, more={"subresources": {"status": {}}}))
+async def status(cluster: ClusterUnderTest) -> None:
+    resource = await define(cluster, version(size=SIZE, more={"subresources": {"status": {}}}))
     item = {**_widget("one", size=1), "status": {"phase": "early"}}
-    await world.created("created with a status", resource, item, "status", "metadata.generation")
+    await cluster.created("created with a status", resource, item, "status", "metadata.generation")
     both = merge_patch({"spec": {"size": 2}, "status": {"phase": "late"}, "metadata": {"labels": {"a": "b"}}})
     fields = ("spec", "status", "metadata.generation", "metadata.labels")
-    await world.patched("through the status", resource.status, "one", both, *fields)
-    await world.patched("through the object", resource, "one", both, *fields)
+    await cluster.patched("through the status", resource.status, "one", both, *fields)
+    await cluster.patched("through the object", resource, "one", both, *fields)
 
 
 @scenario("without a status subresource the status is a field like others")
-async def no_status(world: World) -> None:
-    resource = await define(world, version(size=SIZE))
+async def no_status(cluster: ClusterUnderTest) -> None:
+    resource = await define(cluster, version(size=SIZE))
     fields = ("status", "metadata.generation")
-    await world.created("created", resource, {**_widget("one"), "status": {"phase": "early"}}, *fields)
+    await cluster.created("created", resource, {**_widget("one"), "status": {"phase": "early"}}, *fields)
     late = {"status": {"phase": "late"}}
-    await world.patched("changed", resource, "one", merge_patch(late), *fields)
-    path = resource.status.object_path(world.namespace, "one")
-    answer = await world.asked("", "PATCH", path, body=late, content_type="application/merge-patch+json")
-    world.saw("through the status", answer.code)
+    await cluster.patched("changed", resource, "one", merge_patch(late), *fields)
+    path = resource.status.object_path(cluster.namespace, "one")
+    answer = await cluster.asked("", "PATCH", path, body=late, content_type="application/merge-patch+json")
+    cluster.saw("through the status", answer.code)
 
 
 @scenario("a custom resource can be scaled through the paths of its definition")
-async def scale(world: World) -> None:
-    resource = await define(world, version(size=SIZE, more={"subresources": {"status": {}, "scale": SCALE}}))
-    await world.create(resource, _widget("one", size=2))
+async def scale(cluster: ClusterUnderTest) -> None:
+    resource = await define(
+        cluster, version(size=SIZE, more={"subresources": {"status": {}, "scale": SCALE}})
+    )
+    await cluster.create(resource, _widget("one", size=2))
     known = merge_patch({"status": {"size": 1, "selector": "app=web"}})
-    await world.patched("a status", resource.status, "one", known, "status")
-    await world.tried("scale", world.client.get(resource.scale, world.key("one")), WHOLE)
-    await world.patched("to 5", resource.scale, "one", merge_patch({"spec": {"replicas": 5}}), WHOLE)
-    left = await world.read(resource, "one")
-    world.saw("the object", [at(left, "spec"), at(left, "metadata.generation")])
-    await world.patched("to 11", resource.scale, "one", merge_patch({"spec": {"replicas": 11}}))
-    await world.patched("to -1", resource.scale, "one", merge_patch({"spec": {"replicas": -1}}))
-    await world.create(resource, _widget("unsized"))
-    await world.tried(
-        "without replicas", world.client.get(resource.scale, world.key("unsized")), "spec", "status"
+    await cluster.patched("a status", resource.status, "one", known, "status")
+    await cluster.tried("scale", cluster.client.get(resource.scale, cluster.key("one")), WHOLE)
+    await cluster.patched("to 5", resource.scale, "one", merge_patch({"spec": {"replicas": 5}}), WHOLE)
+    left = await cluster.read(resource, "one")
+    cluster.saw("the object", [at(left, "spec"), at(left, "metadata.generation")])
+    await cluster.patched("to 11", resource.scale, "one", merge_patch({"spec": {"replicas": 11}}))
+    await cluster.patched("to -1", resource.scale, "one", merge_patch({"spec": {"replicas": -1}}))
+    await cluster.create(resource, _widget("unsized"))
+    await cluster.tried(
+        "without replicas", cluster.client.get(resource.scale, cluster.key("unsized")), "spec", "status"
     )
 
 
 @scenario("rules of a schema see the old object: a field can be made immutable")
-async def rules(world: World) -> None:
+async def rules(cluster: ClusterUnderTest) -> None:
     fixed = {
         "type": "string",
         "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "is fixed"}],
     }
     small = {"type": "integer", "x-kubernetes-validations": [{"rule": "self < 10"}]}
-    resource = await define(world, version(fixed=fixed, small=small))
-    await world.created("too large", resource, _widget("one", small=10))
-    await world.created("fine", resource, _widget("one", fixed="a", small=1), "spec")
-    await world.patched("changed", resource, "one", merge_patch({"spec": {"fixed": "b"}}))
-    await world.patched("another field", resource, "one", merge_patch({"spec": {"small": 2}}), "spec")
-    await world.patched("removed", resource, "one", merge_patch({"spec": {"fixed": None}}), "spec")
+    resource = await define(cluster, version(fixed=fixed, small=small))
+    await cluster.created("too large", resource, _widget("one", small=10))
+    await cluster.created("fine", resource, _widget("one", fixed="a", small=1), "spec")
+    await cluster.patched("changed", resource, "one", merge_patch({"spec": {"fixed": "b"}}))
+    await cluster.patched("another field", resource, "one", merge_patch({"spec": {"small": 2}}), "spec")
+    await cluster.patched("removed", resource, "one", merge_patch({"spec": {"fixed": None}}), "spec")
 
 
 @scenario("custom resources take JSON and merge patches and apply, not strategic merges")
-async def patches(world: World) -> None:
-    resource = await define(world, version(size=SIZE, parts={"type": "array", "items": {"type": "string"}}))
-    await world.create(resource, _widget("one", size=1, parts=["a"]))
-    await world.patched("merge", resource, "one", merge_patch({"spec": {"parts": ["b"]}}), "spec")
+async def patches(cluster: ClusterUnderTest) -> None:
+    resource = await define(cluster, version(size=SIZE, parts={"type": "array", "items": {"type": "string"}}))
+    await cluster.create(resource, _widget("one", size=1, parts=["a"]))
+    await cluster.patched("merge", resource, "one", merge_patch({"spec": {"parts": ["b"]}}), "spec")
     operation = [{"op": "add", "path": "/spec/parts/-", "value": "c"}]
-    await world.patched("JSON", resource, "one", json_patch(operation), "spec")
-    await world.patched("strategic", resource, "one", strategic_patch({"spec": {"size": 2}}))
-    wanted = world.placed(resource, _widget("two", size=1))
-    await world.patched("apply", resource, "two", apply_patch(wanted, field_manager="one"), "spec")
-    other = world.placed(resource, _widget("two", size=2))
-    await world.patched("apply by another", resource, "two", apply_patch(other, field_manager="two"))
-    unversioned = world.placed(resource, _widget("one", size=3))
-    await world.tried("an update without version", world.client.replace(resource, unversioned))
+    await cluster.patched("JSON", resource, "one", json_patch(operation), "spec")
+    await cluster.patched("strategic", resource, "one", strategic_patch({"spec": {"size": 2}}))
+    wanted = cluster.placed(resource, _widget("two", size=1))
+    await cluster.patched("apply", resource, "two", apply_patch(wanted, field_manager="one"), "spec")
+    other = cluster.placed(resource, _widget("two", size=2))
+    await cluster.patched("apply by another", resource, "two", apply_patch(other, field_manager="two"))
+    unversioned = cluster.placed(resource, _widget("one", size=3))
+    await cluster.tried("an update without version", cluster.client.replace(resource, unversioned))
 
 
 @scenario("an object can be read in every version that is served")
-async def versions(world: World) -> None:
-    resource = await define(world, version("v1", size=SIZE), version("v2", storage=False, size=SIZE))
-    await world.create(resource, _widget("one", size=1))
-    second = widgets(world, "v2")
-    found = await world.client.get(second, world.key("one"))
-    world.saw("as v2", [found["apiVersion"], found["spec"]])
-    await world.patched(
+async def versions(cluster: ClusterUnderTest) -> None:
+    resource = await define(cluster, version("v1", size=SIZE), version("v2", storage=False, size=SIZE))
+    await cluster.create(resource, _widget("one", size=1))
+    second = widgets(cluster, "v2")
+    found = await cluster.client.get(second, cluster.key("one"))
+    cluster.saw("as v2", [found["apiVersion"], found["spec"]])
+    await cluster.patched(
         "changed as v2", second, "one", merge_patch({"spec": {"size": 2}}), "apiVersion", "spec"
     )
-    found = await world.client.get(resource, world.key("one"))
-    world.saw("as v1", [found["apiVersion"], found["spec"]])
-    await world.tried("as v3", world.client.get(widgets(world, "v3"), world.key("one")))
+    found = await cluster.client.get(resource, cluster.key("one"))
+    cluster.saw("as v1", [found["apiVersion"], found["spec"]])
+    await cluster.tried("as v3", cluster.client.get(widgets(cluster, "v3"), cluster.key("one")))
 
 
 @scenario("items of custom lists say their kind")
-async def lists(world: World) -> None:
-    resource = await define(world, version(size=SIZE))
-    await world.create(resource, _widget("one", size=1))
-    answer = await world.asked("", "GET", resource.collection_path(world.namespace))
-    world.saw("list", {**answer.json, "items": [sorted(item) for item in answer.json["items"]]})
+async def lists(cluster: ClusterUnderTest) -> None:
+    resource = await define(cluster, version(size=SIZE))
+    await cluster.create(resource, _widget("one", size=1))
+    answer = await cluster.asked("", "GET", resource.collection_path(cluster.namespace))
+    cluster.saw("list", {**answer.json, "items": [sorted(item) for item in answer.json["items"]]})
 
 
-@scenario("a definition takes its objects with it")
-async def removal(world: World) -> None:
-    resource = await define(world, version(size=SIZE))
-    await world.create(resource, _widget("one", size=1))
+@scenario("deleting a definition deletes its objects")
+async def removal(cluster: ClusterUnderTest) -> None:
+    resource = await define(cluster, version(size=SIZE))
+    await cluster.create(resource, _widget("one", size=1))
     held = {"finalizers": ["example.com/hold"]}
-    await world.create(resource, _widget("held", held, size=1))
-    page = await world.client.list(resource, namespace=world.namespace)
-    name = f"widgets.{world.namespace}.example.com"
-    await world.client.delete(CUSTOM_RESOURCE_DEFINITIONS, name)
-    told = await world.events(resource, 2, version=page.resource_version)
-    world.saw("events", sorted(told))
-    await world.created("a new one meanwhile", resource, _widget("two", size=1))
+    await cluster.create(resource, _widget("held", held, size=1))
+    page = await cluster.client.list(resource, namespace=cluster.namespace)
+    name = f"widgets.{cluster.namespace}.example.com"
+    await cluster.client.delete(CUSTOM_RESOURCE_DEFINITIONS, name)
+    reported = await cluster.events(resource, 2, version=page.resource_version)
+    cluster.saw("events", sorted(reported))
+    await cluster.created("a new one meanwhile", resource, _widget("two", size=1))
     release = json_patch([{"op": "remove", "path": "/metadata/finalizers"}])
-    await world.client.patch(resource, world.key("held"), release)
-    await world.until(CUSTOM_RESOURCE_DEFINITIONS, lambda found: name not in found)
+    await cluster.client.patch(resource, cluster.key("held"), release)
+    await cluster.until(CUSTOM_RESOURCE_DEFINITIONS, lambda found: name not in found)
 
 
 @scenario("lists of custom resources are applied as their schema says: as a whole, as a set, by key")
-async def applied_lists(world: World) -> None:
+async def applied_lists(cluster: ClusterUnderTest) -> None:
     text = {"type": "string"}
     pair = {"type": "object", "required": ["name"], "properties": {"name": text, "value": text}}
     resource = await define(
-        world,
+        cluster,
         version(
             whole={"type": "array", "items": text},
             set={"type": "array", "items": text, "x-kubernetes-list-type": "set"},
@@ -238,12 +240,12 @@ async def applied_lists(world: World) -> None:
     )
     for manager in ("one", "two"):
         wanted = _widget("it", set=[manager], pairs=[{"name": manager, "value": "x"}])
-        patch = apply_patch(world.placed(resource, wanted), field_manager=manager)
-        await world.patched(manager, resource, "it", patch, "spec")
+        patch = apply_patch(cluster.placed(resource, wanted), field_manager=manager)
+        await cluster.patched(manager, resource, "it", patch, "spec")
     other = _widget("it", whole=["a"], pairs=[{"name": "one", "value": "y"}])
-    patch = apply_patch(world.placed(resource, other), field_manager="two")
-    await world.patched("two, of one's", resource, "it", patch, "spec")
-    patch = apply_patch(world.placed(resource, _widget("it")), field_manager="one")
-    await world.patched("one lets go", resource, "it", patch, "spec")
+    patch = apply_patch(cluster.placed(resource, other), field_manager="two")
+    await cluster.patched("two, of one's", resource, "it", patch, "spec")
+    patch = apply_patch(cluster.placed(resource, _widget("it")), field_manager="one")
+    await cluster.patched("one lets go", resource, "it", patch, "spec")
     twice = _widget("twice", set=["a", "a"])
-    await world.created("twice in a set", resource, twice)
+    await cluster.created("twice in a set", resource, twice)

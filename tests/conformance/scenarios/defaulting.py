@@ -25,25 +25,25 @@ from rescheduler.kube.api_resources import (
     api_resource,
     merge_patch,
 )
+from tests.conformance.cluster_under_test import WHOLE, ClusterUnderTest
 from tests.conformance.objects import budget, deployment, node, pod, replica_set, template
 from tests.conformance.scenario import scenario
-from tests.conformance.world import WHOLE, World
 
 STORAGE_CAPACITIES = api_resource("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity")
 
 
-async def _whole(world: World, resource: ApiResource[Any], *items: Object) -> None:
+async def _whole(cluster: ClusterUnderTest, resource: ApiResource[Any], *items: Object) -> None:
     for item in items:
-        await world.created(f"{resource.kind} {item['metadata']['name']}", resource, item, WHOLE)
+        await cluster.created(f"{resource.kind} {item['metadata']['name']}", resource, item, WHOLE)
 
 
-@scenario("a pod gets what it does not say")
-async def a_pod(world: World) -> None:
-    await _whole(world, PODS, pod("plain"))
+@scenario("a pod gets its defaults")
+async def a_pod(cluster: ClusterUnderTest) -> None:
+    await _whole(cluster, PODS, pod("plain"))
 
 
-@scenario("each part of a pod gets what it does not say")
-async def parts_of_a_pod(world: World) -> None:
+@scenario("each part of a pod gets its defaults")
+async def parts_of_a_pod(cluster: ClusterUnderTest) -> None:
     probe = {"httpGet": {"port": 80}}
     container = {
         "name": "main",
@@ -93,11 +93,11 @@ async def parts_of_a_pod(world: World) -> None:
         "serviceAccount": "somebody",
         "hostNetwork": False,
     }
-    await _whole(world, PODS, pod("rich", spec=spec))
+    await _whole(cluster, PODS, pod("rich", spec=spec))
 
 
 @scenario("a pod's quality of service follows from its requests and limits")
-async def quality(world: World) -> None:
+async def quality(cluster: ClusterUnderTest) -> None:
     small = {"cpu": "100m", "memory": "64Mi"}
     cases: dict[str, list[Object]] = {
         "guaranteed": [{"requests": small, "limits": small}],
@@ -114,110 +114,110 @@ async def quality(world: World) -> None:
             for number, each in enumerate(resources)
         ]
         fields = ("status.qosClass", "spec.containers.*.resources")
-        await world.created(name, PODS, pod(name, spec={"containers": containers}), *fields)
+        await cluster.created(name, PODS, pod(name, spec={"containers": containers}), *fields)
 
 
-@scenario("quantities keep their value and get one way of writing")
-async def quantities(world: World) -> None:
+@scenario("quantities keep their value and are written in canonical form")
+async def quantities(cluster: ClusterUnderTest) -> None:
     written = ("1000m", "0.5", "1e3", "2048Mi", "1.5Gi", "1024", "100M", "0.1", "1Ki", "1500000u")
     for number, text in enumerate(written):
         resources = {"requests": {"memory": text, "cpu": text}}
         container = {"name": "main", "image": "example.com/app:1", "resources": resources}
         item = pod(f"n{number}", spec={"containers": [container]})
-        await world.created(text, PODS, item, "spec.containers.0.resources.requests")
+        await cluster.created(text, PODS, item, "spec.containers.0.resources.requests")
 
 
-@scenario("workloads get what they do not say")
-async def workloads(world: World) -> None:
+@scenario("workloads get their defaults")
+async def workloads(cluster: ClusterUnderTest) -> None:
     selector = {"matchLabels": {"app": "web"}}
     plain: Object = {"selector": selector, "template": template("web")}
-    await _whole(world, DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": plain})
+    await _whole(cluster, DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": plain})
     recreate = {**plain, "strategy": {"type": "Recreate"}, "replicas": 0}
-    await _whole(world, DEPLOYMENTS, {"metadata": {"name": "recreate"}, "spec": recreate})
-    await _whole(world, REPLICA_SETS, {"metadata": {"name": "web"}, "spec": {**plain}})
+    await _whole(cluster, DEPLOYMENTS, {"metadata": {"name": "recreate"}, "spec": recreate})
+    await _whole(cluster, REPLICA_SETS, {"metadata": {"name": "web"}, "spec": {**plain}})
     claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
              "resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip
     stateful = {**plain, "serviceName": "web", "volumeClaimTemplates": [claim]}
-    await _whole(world, STATEFUL_SETS, {"metadata": {"name": "web"}, "spec": stateful})
-    await _whole(world, DAEMON_SETS, {"metadata": {"name": "web"}, "spec": plain})
+    await _whole(cluster, STATEFUL_SETS, {"metadata": {"name": "web"}, "spec": stateful})
+    await _whole(cluster, DAEMON_SETS, {"metadata": {"name": "web"}, "spec": plain})
 
 
-@scenario("jobs and cron jobs get what they do not say")
-async def jobs(world: World) -> None:
+@scenario("Jobs and CronJobs get their defaults")
+async def jobs(cluster: ClusterUnderTest) -> None:
     spec = {**pod("x")["spec"], "restartPolicy": "Never"}
     job: Object = {"metadata": {"name": "once"}, "spec": {"template": {"spec": spec}}}
-    made = await world.created("a job", JOBS, job)
-    world.saw("its spec", made["spec"])
-    world.saw("its status", made["status"])
-    world.saw("its annotations", made["metadata"].get("annotations"))
+    made = await cluster.created("a job", JOBS, job)
+    cluster.saw("its spec", made["spec"])
+    cluster.saw("its status", made["status"])
+    cluster.saw("its annotations", made["metadata"].get("annotations"))
     indexed = {"template": {"spec": spec}, "completionMode": "Indexed", "completions": 3}
-    await world.created("an indexed job", JOBS, {"metadata": {"name": "indexed"}, "spec": indexed}, "spec")
+    await cluster.created("an indexed job", JOBS, {"metadata": {"name": "indexed"}, "spec": indexed}, "spec")
     cron = {"schedule": "@hourly", "jobTemplate": {"spec": {"template": {"spec": spec}}}}
-    await _whole(world, CRON_JOBS, {"metadata": {"name": "hourly"}, "spec": cron})
+    await _whole(cluster, CRON_JOBS, {"metadata": {"name": "hourly"}, "spec": cron})
 
 
-@scenario("budgets, leases and secrets get what they do not say")
-async def small_things(world: World) -> None:
-    await _whole(world, POD_DISRUPTION_BUDGETS, budget("web", "web", minAvailable=1))
-    await _whole(world, LEASES, {"metadata": {"name": "lock"}, "spec": {"holderIdentity": "me"}})
-    await _whole(world, SECRETS, {"metadata": {"name": "key"}, "stringData": {"a": "b"}})
+@scenario("budgets, Leases and Secrets get their defaults")
+async def small_things(cluster: ClusterUnderTest) -> None:
+    await _whole(cluster, POD_DISRUPTION_BUDGETS, budget("web", "web", minAvailable=1))
+    await _whole(cluster, LEASES, {"metadata": {"name": "lock"}, "spec": {"holderIdentity": "me"}})
+    await _whole(cluster, SECRETS, {"metadata": {"name": "key"}, "stringData": {"a": "b"}})
 
 
-@scenario("services get what they do not say")
-async def services(world: World) -> None:
+@scenario("Services get their defaults")
+async def services(cluster: ClusterUnderTest) -> None:
     ports = [{"port": 80}]
     headless = {"clusterIP": "None", "ports": ports, "selector": {"app": "web"}}
-    await _whole(world, SERVICES, {"metadata": {"name": "headless"}, "spec": headless})
+    await _whole(cluster, SERVICES, {"metadata": {"name": "headless"}, "spec": headless})
     external = {"type": "ExternalName", "externalName": "example.com"}
-    await _whole(world, SERVICES, {"metadata": {"name": "external"}, "spec": external})
+    await _whole(cluster, SERVICES, {"metadata": {"name": "external"}, "spec": external})
     for kind in ("ClusterIP", "NodePort", "LoadBalancer"):
         item = {"metadata": {"name": kind.lower()}, "spec": {"type": kind, "ports": ports}}
-        made = await world.created(kind, SERVICES, item)
+        made = await cluster.created(kind, SERVICES, item)
         spec = made["spec"]
-        world.saw("has an address", [spec["clusterIP"] == spec["clusterIPs"][0], "." in spec["clusterIP"]])
-        world.saw("has a node port", 30000 <= spec["ports"][0].pop("nodePort", 0) <= 32767)
-        world.saw("the rest", {**spec, "clusterIP": "", "clusterIPs": []})
+        cluster.saw("has an address", [spec["clusterIP"] == spec["clusterIPs"][0], "." in spec["clusterIP"]])
+        cluster.saw("has a node port", 30000 <= spec["ports"][0].pop("nodePort", 0) <= 32767)
+        cluster.saw("the rest", {**spec, "clusterIP": "", "clusterIPs": []})
 
 
-@scenario("cluster-wide objects get what they do not say")
-async def cluster_wide(world: World) -> None:
-    await _whole(world, NODES, node(world.unique("worker")))
-    await _whole(world, PRIORITY_CLASSES, {"metadata": {"name": world.unique("high")}, "value": 1000})
-    provisioner = {"metadata": {"name": world.unique("fast")}, "provisioner": "example.com/fast"}
-    await _whole(world, STORAGE_CLASSES, provisioner)
+@scenario("cluster-scoped objects get their defaults")
+async def cluster_wide(cluster: ClusterUnderTest) -> None:
+    await _whole(cluster, NODES, node(cluster.unique("worker")))
+    await _whole(cluster, PRIORITY_CLASSES, {"metadata": {"name": cluster.unique("high")}, "value": 1000})
+    provisioner = {"metadata": {"name": cluster.unique("fast")}, "provisioner": "example.com/fast"}
+    await _whole(cluster, STORAGE_CLASSES, provisioner)
     volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/tmp"}}
     # Without their finalizers: the controllers that take them off again are another part's subject.
-    item = {"metadata": {"name": world.unique("volume")}, "spec": volume}
-    await world.created("a volume", PERSISTENT_VOLUMES, item, "spec", "status")
+    item = {"metadata": {"name": cluster.unique("volume")}, "spec": volume}
+    await cluster.created("a volume", PERSISTENT_VOLUMES, item, "spec", "status")
     forget = merge_patch({"metadata": {"finalizers": None}})
-    await world.client.patch(PERSISTENT_VOLUMES, world.unique("volume"), forget)
+    await cluster.client.patch(PERSISTENT_VOLUMES, cluster.unique("volume"), forget)
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     item = {"metadata": {"name": "claim"}, "spec": claim}
-    await world.created("a claim", PERSISTENT_VOLUME_CLAIMS, item, "spec", "status")
-    await world.client.patch(PERSISTENT_VOLUME_CLAIMS, world.key("claim"), forget)
+    await cluster.created("a claim", PERSISTENT_VOLUME_CLAIMS, item, "spec", "status")
+    await cluster.client.patch(PERSISTENT_VOLUME_CLAIMS, cluster.key("claim"), forget)
 
 
-@scenario("what storage has left is told per class and topology, which stay as they are")
-async def storage_capacities(world: World) -> None:
+@scenario("storage capacity is reported per class and topology, which can't be changed")
+async def storage_capacities(cluster: ClusterUnderTest) -> None:
     everywhere = {"matchLabels": {"topology.kubernetes.io/zone": "a"}}
     left: Object = {"storageClassName": "fast", "nodeTopology": everywhere, "capacity": "10Gi"}
-    await _whole(world, STORAGE_CAPACITIES, {"metadata": {"name": "left"}, **left})
+    await _whole(cluster, STORAGE_CAPACITIES, {"metadata": {"name": "left"}, **left})
     less = merge_patch({"capacity": "1Gi", "maximumVolumeSize": "512Mi"})
-    await world.patched("less is left", STORAGE_CAPACITIES, "left", less, WHOLE)
+    await cluster.patched("less is left", STORAGE_CAPACITIES, "left", less, WHOLE)
     for field, value in (("storageClassName", "slow"), ("nodeTopology", {})):
-        await world.patched(f"another {field}", STORAGE_CAPACITIES, "left", merge_patch({field: value}))
-    path = STORAGE_CAPACITIES.object_path(world.namespace, "left")
-    shown = await world.asked("", "GET", path, accept="application/json;as=Table;v=v1;g=meta.k8s.io")
+        await cluster.patched(f"another {field}", STORAGE_CAPACITIES, "left", merge_patch({field: value}))
+    path = STORAGE_CAPACITIES.object_path(cluster.namespace, "left")
+    shown = await cluster.asked("", "GET", path, accept="application/json;as=Table;v=v1;g=meta.k8s.io")
     columns = [column["name"] for column in shown.json["columnDefinitions"]]
-    world.saw("as kubectl shows it", [columns, shown.json["rows"][0]["cells"]])
-    await world.created("without a class", STORAGE_CAPACITIES, {"metadata": {"name": "none"}})
+    cluster.saw("as kubectl shows it", [columns, shown.json["rows"][0]["cells"]])
+    await cluster.created("without a class", STORAGE_CAPACITIES, {"metadata": {"name": "none"}})
     negative = {"metadata": {"name": "negative"}, **left, "capacity": "-1"}
-    await world.created("less than nothing", STORAGE_CAPACITIES, negative)
+    await cluster.created("less than nothing", STORAGE_CAPACITIES, negative)
 
 
-@scenario("definitions and webhooks get what they do not say")
-async def extensions(world: World) -> None:
-    group = f"{world.namespace}.example.com"
+@scenario("definitions and webhooks get their defaults")
+async def extensions(cluster: ClusterUnderTest) -> None:
+    group = f"{cluster.namespace}.example.com"
     schema = {"type": "object", "properties": {"spec": {"type": "object"}}}
     definition = {
         "metadata": {"name": f"widgets.{group}"},
@@ -230,9 +230,9 @@ async def extensions(world: World) -> None:
             ],
         },
     }
-    made = await world.created("a definition", CUSTOM_RESOURCE_DEFINITIONS, definition)
-    world.saw("its spec", made["spec"])
-    world.saw("its generation", made["metadata"].get("generation"))
+    made = await cluster.created("a definition", CUSTOM_RESOURCE_DEFINITIONS, definition)
+    cluster.saw("its spec", made["spec"])
+    cluster.saw("its generation", made["metadata"].get("generation"))
     webhook = {
         "name": "label.example.com",
         "clientConfig": {"url": "https://127.0.0.1:1/"},
@@ -244,12 +244,12 @@ async def extensions(world: World) -> None:
             {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
         ],
     }
-    configuration = {"metadata": {"name": world.unique("webhooks")}, "webhooks": [webhook]}
-    await _whole(world, MUTATING_WEBHOOKS, configuration)
+    configuration = {"metadata": {"name": cluster.unique("webhooks")}, "webhooks": [webhook]}
+    await _whole(cluster, MUTATING_WEBHOOKS, configuration)
 
 
-@scenario("what was said explicitly is kept")
-async def explicit(world: World) -> None:
+@scenario("explicit values are kept")
+async def explicit(cluster: ClusterUnderTest) -> None:
     spec = {
         "terminationGracePeriodSeconds": 0,
         "dnsPolicy": "Default",
@@ -260,6 +260,6 @@ async def explicit(world: World) -> None:
         "automountServiceAccountToken": False,
         "priority": 0,
     }
-    await _whole(world, PODS, pod("one", spec=spec))
-    await _whole(world, REPLICA_SETS, replica_set("none"))
-    await _whole(world, DEPLOYMENTS, deployment("web", minReadySeconds=5, paused=True))
+    await _whole(cluster, PODS, pod("one", spec=spec))
+    await _whole(cluster, REPLICA_SETS, replica_set("none"))
+    await _whole(cluster, DEPLOYMENTS, deployment("web", minReadySeconds=5, paused=True))

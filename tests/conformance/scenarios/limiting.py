@@ -1,26 +1,26 @@
-"""What a namespace's limits and the cluster's default priority make of new pods."""
+"""What LimitRanges and the default priority class change in new pods."""
 
 import asyncio
 
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube.api_resources import PRIORITY_CLASSES, Object, api_resource, merge_patch
 from rescheduler.kube.errors import Forbidden
+from tests.conformance.cluster_under_test import ClusterUnderTest
 from tests.conformance.notes import at
 from tests.conformance.objects import pod
 from tests.conformance.scenario import scenario
-from tests.conformance.world import World
 
 LIMIT_RANGES = api_resource("", "v1", "limitranges", "LimitRange")
 
 
-async def _limit(world: World, type_: str = "Container", **limits: Object) -> None:
+async def _limit(cluster: ClusterUnderTest, type_: str = "Container", **limits: Object) -> None:
     spec = {"limits": [{"type": type_, **limits}]}
-    await world.create(LIMIT_RANGES, {"metadata": {"name": "limits"}, "spec": spec})
+    await cluster.create(LIMIT_RANGES, {"metadata": {"name": "limits"}, "spec": spec})
     # Limits are in force when the server has heard of them itself, a moment later.
-    probe = world.placed(PODS, pod("probe"))
+    probe = cluster.placed(PODS, pod("probe"))
     for _ in range(100):
         try:
-            made = await world.client.create(PODS.as_json, probe, dry_run=True)
+            made = await cluster.client.create(PODS.as_json, probe, dry_run=True)
         except Forbidden:
             return
         if "annotations" in made["metadata"]:
@@ -36,58 +36,58 @@ def _asking(name: str, *, requests: Object | None = None, limits: Object | None 
     return wanted
 
 
-async def _tried(world: World, what: str, wanted: Object) -> None:
+async def _tried(cluster: ClusterUnderTest, what: str, wanted: Object) -> None:
     fields = ("spec.containers.0.resources", "metadata.annotations", "status.qosClass")
-    await world.created(what, PODS, wanted, *fields)
+    await cluster.created(what, PODS, wanted, *fields)
 
 
-@scenario("containers get what they leave unsaid, and their pod says so")
-async def defaults(world: World) -> None:
-    await _limit(world, default={"cpu": "500m"}, defaultRequest={"cpu": "100m", "memory": "64Mi"})
-    await _tried(world, "asks for nothing", _asking("nothing"))
-    await _tried(world, "asks for memory", _asking("memory", requests={"memory": "1Gi"}))
-    await _tried(world, "limits its cpu", _asking("limited", limits={"cpu": "200m"}))
+@scenario("containers get the default limits, and an annotation of the pod records that")
+async def defaults(cluster: ClusterUnderTest) -> None:
+    await _limit(cluster, default={"cpu": "500m"}, defaultRequest={"cpu": "100m", "memory": "64Mi"})
+    await _tried(cluster, "asks for nothing", _asking("nothing"))
+    await _tried(cluster, "asks for memory", _asking("memory", requests={"memory": "1Gi"}))
+    await _tried(cluster, "limits its cpu", _asking("limited", limits={"cpu": "200m"}))
     two = _asking("two", requests={"cpu": "50m"})
     two["spec"]["initContainers"] = [{"name": "first", "image": "example.com/init:1"}]
-    await _tried(world, "an init container", two)
+    await _tried(cluster, "an init container", two)
 
 
 @scenario("containers that ask for too little or too much are refused")
-async def bounds(world: World) -> None:
-    await _limit(world, min={"cpu": "100m"}, max={"cpu": "1"}, maxLimitRequestRatio={"cpu": "4"})
-    made = await world.read(LIMIT_RANGES, "limits")
-    world.saw("the limits", at(made, "spec.limits"))
-    await _tried(world, "too little", _asking("little", requests={"cpu": "50m"}))
-    await _tried(world, "too much", _asking("much", requests={"cpu": "2"}, limits={"cpu": "2"}))
-    await _tried(world, "limited too low", _asking("low", requests={"cpu": "100m"}, limits={"cpu": "50m"}))
-    await _tried(world, "too far apart", _asking("apart", requests={"cpu": "100m"}, limits={"cpu": "500m"}))
-    await _tried(world, "as allowed", _asking("fine", requests={"cpu": "500m"}, limits={"cpu": "1"}))
-    await _tried(world, "asks for nothing", _asking("nothing"))
+async def bounds(cluster: ClusterUnderTest) -> None:
+    await _limit(cluster, min={"cpu": "100m"}, max={"cpu": "1"}, maxLimitRequestRatio={"cpu": "4"})
+    made = await cluster.read(LIMIT_RANGES, "limits")
+    cluster.saw("the limits", at(made, "spec.limits"))
+    await _tried(cluster, "too little", _asking("little", requests={"cpu": "50m"}))
+    await _tried(cluster, "too much", _asking("much", requests={"cpu": "2"}, limits={"cpu": "2"}))
+    await _tried(cluster, "limited too low", _asking("low", requests={"cpu": "100m"}, limits={"cpu": "50m"}))
+    await _tried(cluster, "too far apart", _asking("apart", requests={"cpu": "100m"}, limits={"cpu": "500m"}))
+    await _tried(cluster, "as allowed", _asking("fine", requests={"cpu": "500m"}, limits={"cpu": "1"}))
+    await _tried(cluster, "asks for nothing", _asking("nothing"))
 
 
 @scenario("a pod as a whole can be limited")
-async def whole_pods(world: World) -> None:
-    await _limit(world, "Pod", max={"cpu": "1"})
-    await _tried(world, "without limits", _asking("unlimited", requests={"cpu": "100m"}))
+async def whole_pods(cluster: ClusterUnderTest) -> None:
+    await _limit(cluster, "Pod", max={"cpu": "1"})
+    await _tried(cluster, "without limits", _asking("unlimited", requests={"cpu": "100m"}))
     both = _asking("both", limits={"cpu": "600m"})
     second = {**both["spec"]["containers"][0], "name": "second"}
     both["spec"]["containers"].append(second)
-    await _tried(world, "two containers together", both)
+    await _tried(cluster, "two containers together", both)
 
 
-@scenario("pods that name no priority are of the default class, of which there can be one", alone=True)
-async def default_priority(world: World) -> None:
-    name = world.unique("default")
+@scenario("pods without a priority class get the default class, of which there is at most one", alone=True)
+async def default_priority(cluster: ClusterUnderTest) -> None:
+    name = cluster.unique("default")
     wanted = {"metadata": {"name": name}, "value": 7, "globalDefault": True, "preemptionPolicy": "Never"}
-    await world.create(PRIORITY_CLASSES, wanted)
+    await cluster.create(PRIORITY_CLASSES, wanted)
     fields = ("spec.priority", "spec.priorityClassName", "spec.preemptionPolicy")
     for _ in range(100):
-        made = await world.client.create(PODS.as_json, world.placed(PODS, pod("probe")), dry_run=True)
+        made = await cluster.client.create(PODS.as_json, cluster.placed(PODS, pod("probe")), dry_run=True)
         if made["spec"]["priority"] == 7:
             break
         await asyncio.sleep(0.05)
-    await world.created("a pod", PODS, pod("web"), *fields)
-    second = {"metadata": {"name": world.unique("second")}, "value": 8, "globalDefault": True}
-    await world.created("a second default", PRIORITY_CLASSES, second)
+    await cluster.created("a pod", PODS, pod("web"), *fields)
+    second = {"metadata": {"name": cluster.unique("second")}, "value": 8, "globalDefault": True}
+    await cluster.created("a second default", PRIORITY_CLASSES, second)
     label = merge_patch({"metadata": {"labels": {"a": "b"}}})
-    await world.patched("a label for it", PRIORITY_CLASSES, name, label)
+    await cluster.patched("a label for it", PRIORITY_CLASSES, name, label)

@@ -9,14 +9,14 @@ from rescheduler.kube.api_resources import (
     merge_patch,
     strategic_patch,
 )
+from tests.conformance.cluster_under_test import ClusterUnderTest
 from tests.conformance.objects import config_map, deployment, pod
 from tests.conformance.scenario import scenario
-from tests.conformance.world import World
 
 
 @scenario("every operation of a JSON patch does what RFC 6902 says")
-async def operations(world: World) -> None:
-    await world.create(CONFIG_MAPS, config_map("settings", labels={"a": "1", "with/slash": "2"}))
+async def operations(cluster: ClusterUnderTest) -> None:
+    await cluster.create(CONFIG_MAPS, config_map("settings", labels={"a": "1", "with/slash": "2"}))
     changes = {
         "add": [{"op": "add", "path": "/data/b", "value": "2"}],
         "add over what is there": [{"op": "add", "path": "/data/b", "value": "3"}],
@@ -39,12 +39,12 @@ async def operations(world: World) -> None:
     }
     for what, change in changes.items():
         fields = ("data", "metadata.labels", "metadata.finalizers")
-        await world.patched(what, CONFIG_MAPS, "settings", json_patch(change), *fields)
+        await cluster.patched(what, CONFIG_MAPS, "settings", json_patch(change), *fields)
 
 
-@scenario("a JSON patch that can't be done is refused, and says which operation it is")
-async def impossible_operations(world: World) -> None:
-    await world.create(CONFIG_MAPS, config_map("settings"))
+@scenario("a JSON patch that can't be applied is refused, and the message names the operation")
+async def impossible_operations(cluster: ClusterUnderTest) -> None:
+    await cluster.create(CONFIG_MAPS, config_map("settings"))
     changes = {
         "remove what is not there": [{"op": "remove", "path": "/data/zzz"}],
         "replace what is not there": [{"op": "replace", "path": "/data/zzz", "value": "1"}],
@@ -56,12 +56,12 @@ async def impossible_operations(world: World) -> None:
         "a path without slash": [{"op": "add", "path": "data", "value": "1"}],
     }
     for what, change in changes.items():
-        await world.patched(what, CONFIG_MAPS, "settings", json_patch(change))
+        await cluster.patched(what, CONFIG_MAPS, "settings", json_patch(change))
 
 
 @scenario("a merge patch sets, removes with null, and replaces lists whole")
-async def merging(world: World) -> None:
-    await world.create(CONFIG_MAPS, config_map("settings", labels={"a": "1"}, finalizers=["example.com/a"]))
+async def merging(cluster: ClusterUnderTest) -> None:
+    await cluster.create(CONFIG_MAPS, config_map("settings", labels={"a": "1"}, finalizers=["example.com/a"]))
     changes = {
         "set": {"data": {"b": "2"}},
         "remove": {"data": {"a": None}},
@@ -73,29 +73,29 @@ async def merging(world: World) -> None:
     }
     for what, change in changes.items():
         fields = ("data", "metadata.labels", "metadata.finalizers")
-        await world.patched(what, CONFIG_MAPS, "settings", merge_patch(change), *fields)
+        await cluster.patched(what, CONFIG_MAPS, "settings", merge_patch(change), *fields)
 
 
 @scenario("a patch needs an object to be there")
-async def missing(world: World) -> None:
+async def missing(cluster: ClusterUnderTest) -> None:
     label = {"metadata": {"labels": {"a": "b"}}}
     for patch in (merge_patch(label), strategic_patch(label), json_patch([])):
-        await world.patched(patch.content_type, CONFIG_MAPS, "nobody", patch)
-    await world.patched("a deployment", DEPLOYMENTS, "nobody", merge_patch(label))
+        await cluster.patched(patch.content_type, CONFIG_MAPS, "nobody", patch)
+    await cluster.patched("a deployment", DEPLOYMENTS, "nobody", merge_patch(label))
 
 
 @scenario("a patch of an unknown content type is refused with those that are known")
-async def content_types(world: World) -> None:
-    await world.create(CONFIG_MAPS, config_map("settings"))
+async def content_types(cluster: ClusterUnderTest) -> None:
+    await cluster.create(CONFIG_MAPS, config_map("settings"))
     body = b'{"data":{"b":"1"}}'
     for content_type in ("application/json", "text/plain", "application/merge-patch+json; charset=utf-8"):
-        await world.patched(content_type, CONFIG_MAPS, "settings", Patch(content_type, body), "data")
+        await cluster.patched(content_type, CONFIG_MAPS, "settings", Patch(content_type, body), "data")
 
 
 @scenario("a patch that is no JSON, or not of the right shape, is a bad request")
-async def malformed(world: World) -> None:
-    await world.create(CONFIG_MAPS, config_map("settings"))
-    path = CONFIG_MAPS.object_path(world.namespace, "settings")
+async def malformed(cluster: ClusterUnderTest) -> None:
+    await cluster.create(CONFIG_MAPS, config_map("settings"))
+    path = CONFIG_MAPS.object_path(cluster.namespace, "settings")
     bodies = {
         "application/json-patch+json": [b"{", b'{"op":"add"}', b'"text"'],
         "application/merge-patch+json": [b"{", b"[]", b'"text"'],
@@ -104,14 +104,14 @@ async def malformed(world: World) -> None:
     for content_type, broken in bodies.items():
         for body in broken:
             # Only the code: the words are those of the JSON reader.
-            answer = await world.asked("", "PATCH", path, body=body, content_type=content_type)
-            world.saw(f"{body.decode()} as {content_type}", answer.code)
+            answer = await cluster.asked("", "PATCH", path, body=body, content_type=content_type)
+            cluster.saw(f"{body.decode()} as {content_type}", answer.code)
 
 
 @scenario("a patch may not turn an object into an invalid one, or into another")
-async def invalid_results(world: World) -> None:
-    await world.create(PODS, pod("one"))
-    await world.create(DEPLOYMENTS, deployment("web"))
+async def invalid_results(cluster: ClusterUnderTest) -> None:
+    await cluster.create(PODS, pod("one"))
+    await cluster.create(DEPLOYMENTS, deployment("web"))
     changes = {
         "the name": (PODS, "one", {"metadata": {"name": "other"}}),
         "the namespace": (PODS, "one", {"metadata": {"namespace": "other"}}),
@@ -124,18 +124,20 @@ async def invalid_results(world: World) -> None:
         "the creation time": (PODS, "one", {"metadata": {"creationTimestamp": "2001-01-01T00:00:00Z"}}),
     }
     for what, (resource, name, change) in changes.items():
-        await world.patched(what, resource, name, merge_patch(change), "metadata.name", "metadata.labels")
-    path = PODS.object_path(world.namespace, "one")
+        await cluster.patched(what, resource, name, merge_patch(change), "metadata.name", "metadata.labels")
+    path = PODS.object_path(cluster.namespace, "one")
     for other in ({"kind": "ConfigMap"}, {"apiVersion": "v2"}):
-        answer = await world.asked("", "PATCH", path, body=other, content_type="application/merge-patch+json")
-        world.saw(str(other), [answer.code, answer.json["reason"]])
+        answer = await cluster.asked(
+            "", "PATCH", path, body=other, content_type="application/merge-patch+json"
+        )
+        cluster.saw(str(other), [answer.code, answer.json["reason"]])
 
 
-@scenario("patches that say nothing about the version never conflict: all of them arrive")
-async def side_by_side(world: World) -> None:
-    await world.create(CONFIG_MAPS, config_map("settings"))
+@scenario("patches without a version never conflict: all of them are applied")
+async def side_by_side(cluster: ClusterUnderTest) -> None:
+    await cluster.create(CONFIG_MAPS, config_map("settings"))
     for number in range(5):
         change = merge_patch({"data": {f"key-{number}": "x"}})
-        await world.client.patch(CONFIG_MAPS, world.key("settings"), change)
-    left = await world.read(CONFIG_MAPS, "settings")
-    world.saw("data", left and left["data"])
+        await cluster.client.patch(CONFIG_MAPS, cluster.key("settings"), change)
+    left = await cluster.read(CONFIG_MAPS, "settings")
+    cluster.saw("data", left and left["data"])

@@ -4,9 +4,9 @@ from typing import Any
 
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, SERVICES, Object, strategic_patch
+from tests.conformance.cluster_under_test import ClusterUnderTest
 from tests.conformance.objects import config_map, deployment, node, pod
 from tests.conformance.scenario import scenario
-from tests.conformance.world import World
 
 STRATEGIC = "application/strategic-merge-patch+json"
 
@@ -16,14 +16,14 @@ def _spec(**spec: Any) -> Object:
     return {"spec": {"template": {"spec": spec}}}
 
 
-async def _changed(world: World, name: str, changes: dict[str, Object], *fields: str) -> None:
+async def _changed(cluster: ClusterUnderTest, name: str, changes: dict[str, Object], *fields: str) -> None:
     inside = [f"spec.template.spec.{field}" for field in fields]
     for what, change in changes.items():
-        await world.patched(what, DEPLOYMENTS, name, strategic_patch(change), *inside)
+        await cluster.patched(what, DEPLOYMENTS, name, strategic_patch(change), *inside)
 
 
 @scenario("containers are merged by name, their variables too, their ports by number")
-async def containers(world: World) -> None:
+async def containers(cluster: ClusterUnderTest) -> None:
     body = deployment("web")
     body["spec"]["template"]["spec"]["containers"] = [
         {
@@ -35,7 +35,7 @@ async def containers(world: World) -> None:
         },
         {"name": "side", "image": "example.com/side:1"},
     ]
-    await world.create(DEPLOYMENTS, body)
+    await cluster.create(DEPLOYMENTS, body)
     changes = {
         "an image": _spec(containers=[{"name": "main", "image": "example.com/app:2"}]),
         "a variable": _spec(containers=[{"name": "main", "env": [{"name": "B", "value": "3"}]}]),
@@ -57,12 +57,12 @@ async def containers(world: World) -> None:
         ),
     }
     fields = ("containers.*.name", "containers.*.image", "containers.*.env", "containers.*.args")
-    await _changed(world, "web", changes, *fields, "containers.*.ports")
+    await _changed(cluster, "web", changes, *fields, "containers.*.ports")
 
 
 @scenario("a list or a map can be replaced as a whole")
-async def replaced(world: World) -> None:
-    await world.create(DEPLOYMENTS, deployment("web"))
+async def replaced(cluster: ClusterUnderTest) -> None:
+    await cluster.create(DEPLOYMENTS, deployment("web"))
     changes: dict[str, Object] = {
         "the containers": _spec(
             containers=[{"$patch": "replace"}, {"name": "other", "image": "example.com/other:1"}]
@@ -73,13 +73,13 @@ async def replaced(world: World) -> None:
         "null": _spec(terminationGracePeriodSeconds=None),
     }
     await _changed(
-        world, "web", changes, "containers.*.name", "nodeSelector", "terminationGracePeriodSeconds"
+        cluster, "web", changes, "containers.*.name", "nodeSelector", "terminationGracePeriodSeconds"
     )
 
 
 @scenario("volumes are merged by name; one of another kind needs $retainKeys")
-async def volumes(world: World) -> None:
-    await world.create(DEPLOYMENTS, deployment("web"))
+async def volumes(cluster: ClusterUnderTest) -> None:
+    await cluster.create(DEPLOYMENTS, deployment("web"))
     changes = {
         "two volumes": _spec(
             volumes=[{"name": "a", "emptyDir": {}}, {"name": "b", "configMap": {"name": "settings"}}]
@@ -91,24 +91,24 @@ async def volumes(world: World) -> None:
         ),
         "gone": _spec(volumes=[{"name": "b", "$patch": "delete"}]),
     }
-    await _changed(world, "web", changes, "volumes")
+    await _changed(cluster, "web", changes, "volumes")
 
 
 @scenario("the strategy of a deployment keeps only what $retainKeys names")
-async def strategy(world: World) -> None:
-    await world.create(DEPLOYMENTS, deployment("web"))
+async def strategy(cluster: ClusterUnderTest) -> None:
+    await cluster.create(DEPLOYMENTS, deployment("web"))
     changes = {
         "only the type": {"spec": {"strategy": {"type": "Recreate"}}},
         "with $retainKeys": {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}},
     }
     for what, change in changes.items():
-        await world.patched(what, DEPLOYMENTS, "web", strategic_patch(change), "spec.strategy")
+        await cluster.patched(what, DEPLOYMENTS, "web", strategic_patch(change), "spec.strategy")
 
 
 @scenario("tolerations are replaced, finalizers and owners merged, conditions merged by type")
-async def other_lists(world: World) -> None:
+async def other_lists(cluster: ClusterUnderTest) -> None:
     finalizers = ["example.com/a", "example.com/b"]
-    await world.create(PODS, pod("one", finalizers=finalizers))
+    await cluster.create(PODS, pod("one", finalizers=finalizers))
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner"}
     owners = [{**owner, "uid": f"00000000-0000-0000-0000-00000000000{number}"} for number in (1, 2)]
     ready = {"type": "Ready", "status": "True"}
@@ -122,15 +122,15 @@ async def other_lists(world: World) -> None:
     }
     fields = ("metadata.finalizers", "metadata.ownerReferences", "spec.tolerations.*.key")
     for what, change in changes.items():
-        await world.patched(what, PODS, "one", strategic_patch(change), *fields)
+        await cluster.patched(what, PODS, "one", strategic_patch(change), *fields)
     for what, condition in {
         "a condition": ready,
         "another": {"type": "Initialized", "status": "True"},
         "the first again": {**ready, "status": "False", "reason": "Because"},
     }.items():
         change = strategic_patch({"status": {"conditions": [condition]}})
-        await world.patched(what, PODS.status, "one", change, "status.conditions")
-    await world.patched(
+        await cluster.patched(what, PODS.status, "one", change, "status.conditions")
+    await cluster.patched(
         "all finalizers", PODS, "one", strategic_patch({"metadata": {"finalizers": None}}), fields[0]
     )
 
@@ -138,33 +138,33 @@ async def other_lists(world: World) -> None:
 @scenario(
     "a service's ports are merged by number, a node's taints and addresses are handled as their kind says"
 )
-async def services_and_nodes(world: World) -> None:
+async def services_and_nodes(cluster: ClusterUnderTest) -> None:
     ports = [{"name": "http", "port": 80}, {"name": "https", "port": 443}]
-    await world.create(SERVICES, {"metadata": {"name": "web"}, "spec": {"ports": ports}})
+    await cluster.create(SERVICES, {"metadata": {"name": "web"}, "spec": {"ports": ports}})
     for what, change in {
         "a target": [{"port": 80, "targetPort": 8080}],
         "a port more": [{"name": "admin", "port": 9000}],
         "a port less": [{"port": 443, "$patch": "delete"}],
     }.items():
         patch = strategic_patch({"spec": {"ports": change}})
-        await world.patched(what, SERVICES, "web", patch, "spec.ports")
-    worker = world.unique("worker")
-    await world.create(NODES, node(worker))
+        await cluster.patched(what, SERVICES, "web", patch, "spec.ports")
+    worker = cluster.unique("worker")
+    await cluster.create(NODES, node(worker))
     for what, change in {
         "a taint": {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}},
         "another taint": {"spec": {"taints": [{"key": "b", "effect": "NoSchedule"}]}},
         "unschedulable": {"spec": {"unschedulable": True}},
     }.items():
-        await world.patched(what, NODES, worker, strategic_patch(change), "spec")
+        await cluster.patched(what, NODES, worker, strategic_patch(change), "spec")
     for what, address in {"an address": "10.0.0.1", "another address": "10.0.0.2"}.items():
         change = {"status": {"addresses": [{"type": "InternalIP", "address": address}]}}
-        await world.patched(what, NODES.status, worker, strategic_patch(change), "status.addresses")
+        await cluster.patched(what, NODES.status, worker, strategic_patch(change), "status.addresses")
 
 
-@scenario("directives that make no sense are refused")
-async def nonsense(world: World) -> None:
-    await world.create(DEPLOYMENTS, deployment("web"))
-    await world.create(CONFIG_MAPS, config_map("settings"))
+@scenario("invalid directives are refused")
+async def nonsense(cluster: ClusterUnderTest) -> None:
+    await cluster.create(DEPLOYMENTS, deployment("web"))
+    await cluster.create(CONFIG_MAPS, config_map("settings"))
     changes = {
         "an unknown directive": _spec(nodeSelector={"$patch": "frobnicate"}),
         "a container without name": _spec(containers=[{"image": "example.com/app:2"}]),
@@ -176,10 +176,10 @@ async def nonsense(world: World) -> None:
             }
         ),
     }
-    path = DEPLOYMENTS.object_path(world.namespace, "web")
+    path = DEPLOYMENTS.object_path(cluster.namespace, "web")
     for what, change in changes.items():
         # Only the code: the words quote the patch as Go prints it.
-        answer = await world.asked("", "PATCH", path, body=change, content_type=STRATEGIC)
-        world.saw(what, answer.code)
+        answer = await cluster.asked("", "PATCH", path, body=change, content_type=STRATEGIC)
+        cluster.saw(what, answer.code)
     remove = strategic_patch({"data": {"a": None, "b": "2"}})
-    await world.patched("a plain map", CONFIG_MAPS, "settings", remove, "data")
+    await cluster.patched("a plain map", CONFIG_MAPS, "settings", remove, "data")

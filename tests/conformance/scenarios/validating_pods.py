@@ -4,14 +4,14 @@ from typing import Any
 
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube.api_resources import Object, json_patch, merge_patch
+from tests.conformance.cluster_under_test import ClusterUnderTest
 from tests.conformance.objects import pod
 from tests.conformance.scenario import scenario
-from tests.conformance.world import World
 
 
-async def _refused(world: World, items: dict[str, Object]) -> None:
+async def _refused(cluster: ClusterUnderTest, items: dict[str, Object]) -> None:
     for what, item in items.items():
-        await world.created(what, PODS, item)
+        await cluster.created(what, PODS, item)
 
 
 def _containers(*containers: Object) -> Object:
@@ -19,20 +19,20 @@ def _containers(*containers: Object) -> Object:
 
 
 @scenario("a preference weighs between 1 and 100")
-async def weights(world: World) -> None:
+async def weights(cluster: ClusterUnderTest) -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
     for weight in (-50, 0, 1, 100, 101):
         preferred = [{"weight": weight, "preference": term}]
         affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
-        await world.created(f"node {weight}", PODS, pod(f"node-{abs(weight)}", spec={"affinity": affinity}))
+        await cluster.created(f"node {weight}", PODS, pod(f"node-{abs(weight)}", spec={"affinity": affinity}))
         pod_term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "zone"}
         weighted = [{"weight": weight, "podAffinityTerm": pod_term}]
         affinity = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": weighted}}
-        await world.created(f"pod {weight}", PODS, pod(f"pod-{abs(weight)}", spec={"affinity": affinity}))
+        await cluster.created(f"pod {weight}", PODS, pod(f"pod-{abs(weight)}", spec={"affinity": affinity}))
 
 
 @scenario("affinity terms must be complete and use operators that exist")
-async def affinity(world: World) -> None:
+async def affinity(cluster: ClusterUnderTest) -> None:
     required = "requiredDuringSchedulingIgnoredDuringExecution"
 
     def node_affinity(*terms: Object) -> Object:
@@ -58,11 +58,11 @@ async def affinity(world: World) -> None:
             topologyKey="zone", labelSelector=selector, matchLabelKeys=["app"]
         ),
     }
-    await _refused(world, {what: pod("x", spec=spec) for what, spec in cases.items()})
+    await _refused(cluster, {what: pod("x", spec=spec) for what, spec in cases.items()})
 
 
 @scenario("requests must not exceed limits, and quantities must be whole where counting")
-async def resources(world: World) -> None:
+async def resources(cluster: ClusterUnderTest) -> None:
     cases = {
         "more requested than allowed": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}},
         "negative": {"requests": {"cpu": "-1"}},
@@ -72,13 +72,13 @@ async def resources(world: World) -> None:
         "hardly any cpu": {"requests": {"cpu": "0.1m"}},
     }
     for what, each in cases.items():
-        await world.created(what, PODS, pod("x", spec=_containers({"resources": each})))
+        await cluster.created(what, PODS, pod("x", spec=_containers({"resources": each})))
     unreadable = pod("x", spec=_containers({"resources": {"requests": {"cpu": "lots"}}}))
-    await world.created("no quantity", PODS, unreadable)
+    await cluster.created("no quantity", PODS, unreadable)
 
 
 @scenario("containers must be named, once, and have an image")
-async def containers(world: World) -> None:
+async def containers(cluster: ClusterUnderTest) -> None:
     probe = {"httpGet": {"port": 80}}
     cases: dict[str, Object] = {
         "none": {"containers": []},
@@ -104,11 +104,11 @@ async def containers(world: World) -> None:
             "initContainers": [{"name": "main", "image": "example.com/i:1"}],
         },
     }
-    await _refused(world, {what: {"metadata": {"name": "x"}, "spec": spec} for what, spec in cases.items()})
+    await _refused(cluster, {what: {"metadata": {"name": "x"}, "spec": spec} for what, spec in cases.items()})
 
 
 @scenario("a pod's own settings are checked")
-async def pod_settings(world: World) -> None:
+async def pod_settings(cluster: ClusterUnderTest) -> None:
     spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     gate = {"name": "example.com/gate"}
     cases: dict[str, Object] = {
@@ -140,15 +140,15 @@ async def pod_settings(world: World) -> None:
             "hostNetwork": True, **_containers({"ports": [{"containerPort": 1, "hostPort": 2}]})
         },
         "a priority of one's own": {"priority": 17},
-        "a priority class nobody made": {"priorityClassName": world.unique("nobody")},
+        "a priority class nobody made": {"priorityClassName": cluster.unique("nobody")},
         "a host name": {"hostname": "Not_Good"},
     }  # fmt: skip
-    await _refused(world, {what: pod("x", spec=spec) for what, spec in cases.items()})
+    await _refused(cluster, {what: pod("x", spec=spec) for what, spec in cases.items()})
 
 
 @scenario("most of a pod can't be changed once it exists")
-async def pod_updates(world: World) -> None:
-    await world.create(PODS, pod("one", node="worker"))
+async def pod_updates(cluster: ClusterUnderTest) -> None:
+    await cluster.create(PODS, pod("one", node="worker"))
     fields = ("spec.containers.0.image", "spec.tolerations.*.key", "spec.terminationGracePeriodSeconds")
     container = {"name": "main", "image": "example.com/app:2"}
     toleration = [{"key": "a", "operator": "Exists"}]
@@ -165,24 +165,26 @@ async def pod_updates(world: World) -> None:
         "an active deadline": [{"op": "add", "path": "/spec/activeDeadlineSeconds", "value": 60}],
         "a longer one": [{"op": "replace", "path": "/spec/activeDeadlineSeconds", "value": 90}],
     }.items():
-        await world.patched(what, PODS, "one", json_patch(change), *fields)
+        await cluster.patched(what, PODS, "one", json_patch(change), *fields)
     resources = [{"op": "add", "path": "/spec/containers/0/resources", "value": {"requests": {"cpu": "1"}}}]
-    await world.patched("resources", PODS, "one", json_patch(resources))
+    await cluster.patched("resources", PODS, "one", json_patch(resources))
 
 
 @scenario("a gated pod may be given a narrower choice of nodes, one that is not may not")
-async def gated_updates(world: World) -> None:
+async def gated_updates(cluster: ClusterUnderTest) -> None:
     gate = {"schedulingGates": [{"name": "example.com/gate"}]}
-    await world.create(PODS, pod("gated", spec=gate))
-    await world.create(PODS, pod("free"))
+    await cluster.create(PODS, pod("gated", spec=gate))
+    await cluster.create(PODS, pod("free"))
     selector = merge_patch({"spec": {"nodeSelector": {"zone": "a"}}})
     for name in ("gated", "free"):
-        await world.patched(f"a node selector, {name}", PODS, name, selector, "spec.nodeSelector")
+        await cluster.patched(f"a node selector, {name}", PODS, name, selector, "spec.nodeSelector")
     other = merge_patch({"spec": {"nodeSelector": {"zone": "b"}}})
-    await world.patched("another value", PODS, "gated", other)
+    await cluster.patched("another value", PODS, "gated", other)
     more = merge_patch({"spec": {"nodeSelector": {"disk": "fast"}}})
-    await world.patched("one more", PODS, "gated", more, "spec.nodeSelector")
+    await cluster.patched("one more", PODS, "gated", more, "spec.nodeSelector")
     opened = json_patch([{"op": "remove", "path": "/spec/schedulingGates"}])
-    await world.patched("the gate opened", PODS, "gated", opened, "status.conditions", "spec.schedulingGates")
+    await cluster.patched(
+        "the gate opened", PODS, "gated", opened, "status.conditions", "spec.schedulingGates"
+    )
     closed = merge_patch({"spec": gate})
-    await world.patched("and closed", PODS, "gated", closed)
+    await cluster.patched("and closed", PODS, "gated", closed)

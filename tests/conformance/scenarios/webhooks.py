@@ -1,16 +1,16 @@
-"""Mutating webhooks: whom the server asks, and what it makes of the answers."""
+"""Mutating webhooks: which are called, and what the server does with their responses."""
 
 import asyncio
 from base64 import b64encode
 from functools import partial
 
-from kubesim.sockets.serving_certificate import make_serving_certificate
+from kubesim.sockets.loopback_server import make_serving_certificate
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube.api_resources import Object
+from tests.conformance.cluster_under_test import ClusterUnderTest
 from tests.conformance.objects import pod
 from tests.conformance.scenario import scenario
 from tests.conformance.webhook import Answer, Webhook, allowed, configure, webhook
-from tests.conformance.world import World
 
 with_webhook = partial(scenario, sockets=True)
 
@@ -37,41 +37,41 @@ def _asked(hook: Webhook) -> list[str]:
     return [path for path, _ in hook.asked if not path.startswith("/probe-")]
 
 
-@with_webhook("a webhook changes a pod before it is checked and stored, and is told all about it")
-async def mutation(world: World) -> None:
+@with_webhook("a webhook changes a pod before it is validated and stored, and gets the whole request")
+async def mutation(cluster: ClusterUnderTest) -> None:
     async with webhook() as hook:
         config = hook.client_config("/label", _labelling("hooked"))
-        await configure(world, hook, {"name": "label.example.com", "clientConfig": config})
-        await world.created("a pod", PODS, pod("one"), "metadata.labels", "spec.schedulerName")
+        await configure(cluster, hook, {"name": "label.example.com", "clientConfig": config})
+        await cluster.created("a pod", PODS, pod("one"), "metadata.labels", "spec.schedulerName")
         requests = [request for path, request in hook.asked if path == "/label"]
         request = dict(requests[0])
         item = request.pop("object")
-        world.saw("the request", {**request, "userInfo": bool(request["userInfo"]["username"])})
-        world.saw("the object in it", {**item, "spec": sorted(item["spec"])})
-        world.saw("has its defaults", item["spec"].get("schedulerName"))
+        cluster.saw("the request", {**request, "userInfo": bool(request["userInfo"]["username"])})
+        cluster.saw("the object in it", {**item, "spec": sorted(item["spec"])})
+        cluster.saw("has its defaults", item["spec"].get("schedulerName"))
 
 
 @with_webhook(
-    "two webhooks are asked in the order of their configurations' names, each sees what came before"
+    "two webhooks are called in the order of their configurations' names; each sees earlier changes"
 )
-async def order(world: World) -> None:
+async def order(cluster: ClusterUnderTest) -> None:
     async with webhook() as hook:
         for name in ("b", "a"):
             first = hook.client_config(f"/{name}1", _labelling(f"{name}1"))
             second = hook.client_config(f"/{name}2", _labelling(f"{name}2"))
             await configure(
-                world,
+                cluster,
                 hook,
                 {"name": f"first.{name}.example.com", "clientConfig": first},
                 {"name": f"second.{name}.example.com", "clientConfig": second},
                 name=name,
             )
-        await world.created("a pod", PODS, pod("one"), "metadata.labels")
-        world.saw("asked", _asked(hook))
+        await cluster.created("a pod", PODS, pod("one"), "metadata.labels")
+        cluster.saw("asked", _asked(hook))
 
 
 @with_webhook("a webhook denies with its own words and code")
-async def denial(world: World) -> None:
+async def denial(cluster: ClusterUnderTest) -> None:
     async def no(_: Object) -> Object:
         return {"allowed": False, "status": {"message": "not today", "code": 418, "reason": "Because"}}
 
@@ -82,20 +82,18 @@ async def denial(world: World) -> None:
         config = hook.client_config("/no", no)
         loud = {"matchLabels": {"loud": "yes"}}
         await configure(
-            world, hook,
+            cluster, hook,
             {"name": "deny.example.com", "clientConfig": config, "objectSelector": loud},
             {"name": "silent.example.com", "clientConfig": hook.client_config("/silent", silent_no),
              "failurePolicy": "Ignore"},
         )  # fmt: skip
-        await world.created("denied", PODS, pod("one", labels={"loud": "yes"}))
-        await world.created("denied in silence", PODS, pod("one"))
-        world.saw("nothing was made", await world.read(PODS, "one"))
+        await cluster.created("denied", PODS, pod("one", labels={"loud": "yes"}))
+        await cluster.created("denied in silence", PODS, pod("one"))
+        cluster.saw("nothing was made", await cluster.read(PODS, "one"))
 
 
-@with_webhook(
-    "a webhook that does not answer in time, or can't be trusted, stops the request or is passed over"
-)
-async def failures(world: World) -> None:
+@with_webhook("a webhook that times out, or has an untrusted certificate, fails the request or is ignored")
+async def failures(cluster: ClusterUnderTest) -> None:
     async def slow(_: Object) -> Object:
         await asyncio.sleep(1.5)
         return allowed()
@@ -113,7 +111,7 @@ async def failures(world: World) -> None:
             }
 
         await configure(
-            world, hook,
+            cluster, hook,
             on("slow-fail", clientConfig=config, failurePolicy="Fail"),
             on("slow-ignore", clientConfig=config, failurePolicy="Ignore"),
             on("stranger-fail", clientConfig=untrusted, failurePolicy="Fail"),
@@ -124,16 +122,16 @@ async def failures(world: World) -> None:
         for case in ("slow", "stranger", "nobody"):
             for policy in ("fail", "ignore"):
                 name = f"{case}-{policy}"
-                item = world.placed(PODS, pod(name, labels={"case": name}))
-                answer = await world.asked("", "POST", PODS.collection_path(world.namespace), body=item)
+                item = cluster.placed(PODS, pod(name, labels={"case": name}))
+                answer = await cluster.asked("", "POST", PODS.collection_path(cluster.namespace), body=item)
                 # How a connection failed, each program says in its own words.
                 began = f'Internal error occurred: failed calling webhook "{name}.example.com": '
-                told = answer.json.get("message", "").startswith(began)
-                world.saw(name, [answer.code, answer.json.get("reason"), told])
+                reported = answer.json.get("message", "").startswith(began)
+                cluster.saw(name, [answer.code, answer.json.get("reason"), reported])
 
 
-@with_webhook("a webhook is asked only about what its selectors, rules and conditions choose")
-async def choice(world: World) -> None:
+@with_webhook("a webhook is called only for what its selectors, rules and conditions match")
+async def choice(cluster: ClusterUnderTest) -> None:
     async with webhook() as hook:
 
         def each(name: str, **choice: object) -> Object:
@@ -142,7 +140,7 @@ async def choice(world: World) -> None:
 
         rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
         await configure(
-            world, hook,
+            cluster, hook,
             each("object", objectSelector={"matchLabels": {"app": "web"}}),
             each("other-object", objectSelector={"matchLabels": {"app": "other"}}),
             each("namespace"),
@@ -161,30 +159,30 @@ async def choice(world: World) -> None:
             each("status", rules=[{**rule, "operations": ["*"], "resources": ["pods/status"]}]),
         )  # fmt: skip
         hook.asked.clear()
-        await world.create(PODS, pod("one", labels={"app": "web"}))
-        world.saw("creation of one", _asked(hook))
+        await cluster.create(PODS, pod("one", labels={"app": "web"}))
+        cluster.saw("creation of one", _asked(hook))
         hook.asked.clear()
-        await world.create(PODS, pod("two"))
-        world.saw("creation of two", _asked(hook))
+        await cluster.create(PODS, pod("two"))
+        cluster.saw("creation of two", _asked(hook))
 
 
-@with_webhook("a dry run asks no webhook that has side effects")
-async def dry_run(world: World) -> None:
+@with_webhook("a dry run calls no webhook that has side effects")
+async def dry_run(cluster: ClusterUnderTest) -> None:
     async with webhook() as hook:
         for effects in ("None", "NoneOnDryRun"):
             config = hook.client_config(f"/{effects}", _labelling(effects))
             item = {"name": "label.example.com", "clientConfig": config, "sideEffects": effects}
-            await configure(world, hook, item, name=effects.lower())
-        placed = world.placed(PODS, pod("one"))
-        await world.tried(
-            "dry run", world.client.create(PODS.as_json, placed, dry_run=True), "metadata.labels"
+            await configure(cluster, hook, item, name=effects.lower())
+        placed = cluster.placed(PODS, pod("one"))
+        await cluster.tried(
+            "dry run", cluster.client.create(PODS.as_json, placed, dry_run=True), "metadata.labels"
         )
-        told = [[request["dryRun"], request["options"]] for path, request in hook.asked if "None" in path]
-        world.saw("told of it", told)
+        reported = [[request["dryRun"], request["options"]] for path, request in hook.asked if "None" in path]
+        cluster.saw("told of it", reported)
 
 
-@with_webhook("an answer that makes no sense counts as a failure")
-async def nonsense(world: World) -> None:
+@with_webhook("an invalid response counts as a failure")
+async def nonsense(cluster: ClusterUnderTest) -> None:
     async def bad_patch(_: Object) -> Object:
         return allowed({"op": "remove", "path": "/metadata/nothing"})
 
@@ -205,7 +203,7 @@ async def nonsense(world: World) -> None:
             "invalid": invalid,
         }
         await configure(
-            world,
+            cluster,
             hook,
             *(
                 {
@@ -217,35 +215,35 @@ async def nonsense(world: World) -> None:
             ),
         )
         for name in answers:
-            item = world.placed(PODS, pod(name, labels={"case": name}))
-            answer = await world.asked("", "POST", PODS.collection_path(world.namespace), body=item)
-            told = answer.json
-            known = told["message"] if name == "invalid" else "its own words"
-            world.saw(name, [answer.code, told.get("reason"), known])
+            item = cluster.placed(PODS, pod(name, labels={"case": name}))
+            answer = await cluster.asked("", "POST", PODS.collection_path(cluster.namespace), body=item)
+            reported = answer.json
+            known = reported["message"] if name == "invalid" else "its own words"
+            cluster.saw(name, [answer.code, reported.get("reason"), known])
 
 
 @with_webhook("warnings of a webhook reach the client")
-async def warnings(world: World) -> None:
+async def warnings(cluster: ClusterUnderTest) -> None:
     async def warned(_: Object) -> Object:
         return allowed(warnings=["mind the gap"])
 
     async with webhook() as hook:
         config = hook.client_config("/warn", warned)
-        await configure(world, hook, {"name": "warn.example.com", "clientConfig": config})
-        placed = world.placed(PODS, pod("one"))
-        answer = await world.asked("", "POST", PODS.collection_path(world.namespace), body=placed)
-        world.saw("warning", [answer.code, answer.headers.get("warning")])
+        await configure(cluster, hook, {"name": "warn.example.com", "clientConfig": config})
+        placed = cluster.placed(PODS, pod("one"))
+        answer = await cluster.asked("", "POST", PODS.collection_path(cluster.namespace), body=placed)
+        cluster.saw("warning", [answer.code, answer.headers.get("warning")])
 
 
-@with_webhook("a webhook that wants a second look gets one when others changed the object after it")
-async def reinvocation(world: World) -> None:
+@with_webhook("a webhook with reinvocationPolicy IfNeeded is called again when others changed the object")
+async def reinvocation(cluster: ClusterUnderTest) -> None:
     async with webhook() as hook:
         first = hook.client_config("/first", _labelling("first"))
         second = hook.client_config("/second", _labelling("second"))
         await configure(
-            world, hook,
+            cluster, hook,
             {"name": "first.example.com", "clientConfig": first, "reinvocationPolicy": "IfNeeded"},
             {"name": "second.example.com", "clientConfig": second},
         )  # fmt: skip
-        await world.created("a pod", PODS, pod("one"), "metadata.labels")
-        world.saw("asked", _asked(hook))
+        await cluster.created("a pod", PODS, pod("one"), "metadata.labels")
+        cluster.saw("asked", _asked(hook))

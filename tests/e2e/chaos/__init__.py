@@ -1,1 +1,1 @@
-"""Rounds of random disruptions on a real control plane, judged by an observer that reads only the API."""
+"""Rounds of random disruptions on a real control plane, checked by an observer that reads only the API."""

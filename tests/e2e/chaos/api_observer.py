@@ -1,4 +1,5 @@
-"""Follows the cluster with a client of its own, by list and watch; it knows nothing of rescheduler's insides.
+"""Observe the cluster with a separate client, by list and watch, without knowledge of rescheduler's
+internals.
 
 It survives restarts of the API server: a watch is resumed after the last revision that it has seen, and where
 the server has forgotten that revision, everything is listed again.
@@ -7,6 +8,7 @@ the server has forgotten that revision, everything is listed again.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Self
 
@@ -39,14 +41,15 @@ RETRY_S = 0.2
 
 
 class ApiObserver:
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        """`now` is the time of the cluster, virtual or real."""
         self._client = client
-        self.pods: History[PodState] = History()
-        self.nodes: History[NodeState] = History()
-        self.workloads: History[WorkloadState] = History()
+        self.pods: History[PodState] = History(now=now)
+        self.nodes: History[NodeState] = History(now=now)
+        self.workloads: History[WorkloadState] = History(now=now)
         """Those that nothing else controls, and ReplicaSets."""
-        self.budgets: History[Budget] = History()
-        self.migrations: History[MigrationState] = History()
+        self.budgets: History[Budget] = History(now=now)
+        self.migrations: History[MigrationState] = History(now=now)
         self.relists = 0
         self._listed = 0
 

@@ -1,4 +1,4 @@
-"""Who asked for what, as the API server's audit log has it."""
+"""Which client sent which request, from the API server's audit log."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta

@@ -1,6 +1,7 @@
-"""What others do to the cluster and to the programs under test, chosen by one random generator."""
+"""Random actions of other clients on the cluster and on the programs under test."""
 
 import asyncio
+import contextlib
 import random
 import signal
 from collections.abc import Awaitable, Callable
@@ -9,11 +10,11 @@ from datetime import UTC, datetime
 
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import DEPLOYMENTS, STATEFUL_SETS, Object, merge_patch
+from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, Object, merge_patch
 from rescheduler.kube.client import Client, Propagation
 from tests.e2e.chaos.api_observer import POD_MIGRATIONS
 from tests.e2e.chaos.chaos_programs import Program
-from tests.e2e.chaos.chaos_workloads import CANT_GROW, MOVED_NAMESPACES, bare_pods
+from tests.e2e.chaos.chaos_workloads import CANT_GROW, MOVED_NAMESPACES, bare_pods, initial_replicas
 from tests.e2e.chaos.object_versions import FORGED, MAINTENANCE, MIGRATION_ID, MIGRATION_STATUS
 from tests.testbed import ControlPlane, Part
 from tests.testbed.fake_kubelet import FakeKubelet
@@ -167,7 +168,7 @@ class ChaosActions:
         self.note(f"removed the marks of {_key(pod)}")
 
     async def forge_marks_on_a_pod(self) -> None:
-        """Of a migration that is under way, on a sibling or anything else in its namespace."""
+        """Copy the labels of a running migration to another pod of its namespace."""
         move = self.rng.choice(await self._unfinished())
         namespace, name = move["metadata"]["namespace"], move["metadata"]["name"]
         pods = [pod for pod in await self._pods() if pod["metadata"]["namespace"] == namespace]
@@ -228,8 +229,35 @@ class ChaosActions:
             "spec": workload["spec"],
         }
         await asyncio.sleep(self.rng.uniform(1.0, 6.0))
+        await self._until_collected(workload)
         await self.until_done(lambda: self.client.create(kind, again))
         self.note(f"created {kind.kind} {_key(workload)} again")
+
+    async def _until_collected(self, workload: Object) -> None:
+        """Wait until the garbage collector has deleted what the workload owned.
+
+        It does not learn of a deletion if its watch broke meanwhile and a new object has the same name: then
+        it takes the old one's dependents for the new one's, and leaves them for good.
+        """
+        namespace, uid = workload["metadata"]["namespace"], workload["metadata"]["uid"]
+        async with asyncio.timeout(60):
+            while True:
+                with contextlib.suppress(errors.KubeError):
+                    lists = [
+                        await self.client.list(kind, namespace=namespace)
+                        for kind in (REPLICA_SETS, PODS.as_json)
+                    ]
+                    found = [item["metadata"] for each in lists for item in each.items]
+                    if not any(_is_owned_by(uid, each) and "deletionTimestamp" not in each for each in found):
+                        return
+                await asyncio.sleep(0.5)
+
+    async def restore_replicas(self) -> None:
+        """Give Deployments back the replicas that their budgets need: with fewer, no pod can be evicted."""
+        for workload in await self._deployments():
+            wanted = initial_replicas().get(_key(workload), 0)
+            if workload["spec"]["replicas"] < wanted:
+                await self._scale(workload, wanted)
 
     # -- what there is
 
@@ -278,6 +306,10 @@ class ChaosActions:
                     await asyncio.sleep(0.5)
                 else:
                     return
+
+
+def _is_owned_by(uid: str, metadata: Object) -> bool:
+    return any(owner["uid"] == uid for owner in metadata.get("ownerReferences", ()))
 
 
 def _is_moved(item: Object) -> bool:

@@ -20,7 +20,7 @@ class Program:
     kubeconfig: Path
     log: Path
     ended_by_itself: list[int] = field(default_factory=list)
-    """Exit codes of processes that nobody had killed."""
+    """Exit codes of processes that were not killed."""
     _process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
@@ -40,7 +40,7 @@ class Program:
 
     async def until_logged(self, text: str) -> None:
         async with asyncio.timeout(_PATIENCE_S):
-            while text not in self.log.read_text():  # noqa: ASYNC110 - a file tells nobody
+            while text not in self.log.read_text():  # noqa: ASYNC110 - a file can't notify
                 await asyncio.sleep(0.1)
 
     async def kill(self) -> None:

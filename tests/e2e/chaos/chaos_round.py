@@ -1,4 +1,6 @@
-"""One round: a new control plane, the programs under test, the chaos, and the observer's verdict."""
+"""One round: a new control plane, the programs under test, the random disruptions, and the observer's
+verdict.
+"""
 
 import asyncio
 import contextlib
@@ -21,7 +23,7 @@ from tests.e2e.chaos.audit_trail import audited_requests
 from tests.e2e.chaos.chaos_actions import ChaosActions
 from tests.e2e.chaos.chaos_programs import Program
 from tests.e2e.chaos.chaos_schedule import ChaosSchedule
-from tests.e2e.chaos.chaos_workloads import CALM, HOME, RESTLESS, stock
+from tests.e2e.chaos.chaos_workloads import FLAPPING, HOME, STEADY, stock
 from tests.e2e.chaos.leftover_verdicts import leftovers, unrecovered
 from tests.e2e.chaos.object_versions import CORDONED_BY, FORGED
 from tests.e2e.chaos.round_summary import Summary, summarize
@@ -108,7 +110,7 @@ async def play_round(seed: int, lasts_s: float, folder: Path, port: int) -> Summ
     """What the observer has found. Its log, and those of the chaos and of all programs, are in the folder."""
     with ControlPlane(folder / "control-plane", QUICK) as plane:
         async with _clients(plane) as (playing, reading):
-            kubelet = FakeKubelet(playing, load_behaviour(CALM), name="chaos", beat_every_s=BEAT_EVERY_S)
+            kubelet = FakeKubelet(playing, load_behaviour(STEADY), name="chaos", beat_every_s=BEAT_EVERY_S)
             observer = ApiObserver(reading)
             cluster = _Cluster(plane, playing, folder, port)
             shapes = {shape.name: shape for shape in node_shapes(NODES_COUNT, "node")}
@@ -122,10 +124,10 @@ async def play_round(seed: int, lasts_s: float, folder: Path, port: int) -> Summ
                     actions = ChaosActions(rng, plane, playing, kubelet, shapes, daemons, webhook)
                     chaos = ChaosSchedule(actions)
                     try:
-                        kubelet.behave(load_behaviour(RESTLESS))
+                        kubelet.behave(load_behaviour(FLAPPING))
                         await chaos.run(lasts_s)
-                        kubelet.behave(load_behaviour(CALM))
-                        # Nothing new is planned: what was asked for comes to its end.
+                        kubelet.behave(load_behaviour(STEADY))
+                        # Nothing new is planned: what was asked for finishes.
                         write_config(cluster.config, **{**_ARGS, "enabledStrategies": ["NodeMaintenance"]})
                         await _until_calm(observer)
                     finally:
@@ -133,8 +135,6 @@ async def play_round(seed: int, lasts_s: float, folder: Path, port: int) -> Summ
                         for program in (*daemons, webhook):
                             await program.stop()
                             chaos.done[f"{program.name} ended by itself"] += len(program.ended_by_itself)
-        # What an API server refuses before it has read its roles says nothing about what is granted.
-        ControlPlane.ever_started.remove(plane)
         requests = list(audited_requests(plane.audited()))
         summary = await asyncio.to_thread(summarize, seed, observer, requests, +chaos.done)
         (folder / "observer.log").write_text("\n".join([str(summary), *summary.surplus]) + "\n")
@@ -154,7 +154,7 @@ async def _clients(plane: ControlPlane) -> AsyncIterator[tuple[Client, Client]]:
 
 
 async def _until_calm(observer: ApiObserver) -> None:
-    """Until nothing is left over for some seconds; after a long time the verdict tells what is."""
+    """Wait until there are no leftovers for some seconds; after a long time the verdict names them."""
     loop = asyncio.get_running_loop()
     calm_since = loop.time()
     with contextlib.suppress(TimeoutError):

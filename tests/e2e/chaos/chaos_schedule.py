@@ -1,4 +1,4 @@
-"""When what is done to the cluster: a plan that follows from the seed, and the repair at the end."""
+"""The schedule of disruptions, which follows from the seed, and the repair at the end."""
 
 import asyncio
 import contextlib
@@ -50,7 +50,7 @@ class ChaosSchedule:
                 self._begin(self.actions.rng.choice(self._small_actions()))
             await asyncio.sleep(0.1)
         await asyncio.gather(*self._tasks)
-        await self._heal()
+        await self._remove_fault()
 
     # -- the plan
 
@@ -105,14 +105,15 @@ class ChaosSchedule:
             await action()
             self.done[name] += 1
         except (errors.KubeError, RuntimeError, IndexError, TimeoutError) as failed:
-            # No such object now, a budget that refuses, an API server that is away: as for anybody.
+            # No such object now, a budget that refuses, an API server that is down: as for any client.
             self.actions.note(f"{name} failed: {str(failed)[:120]}")
 
-    async def _heal(self) -> None:
+    async def _remove_fault(self) -> None:
         do = self.actions
         for name in do.shapes:
             do.kubelet.revive(name)
         await do.until_done(lambda: do.kubelet.register(do.shapes.values()))
+        await do.until_done(do.restore_replicas)
         for node in (await do.client.list(NODES.as_json)).items:
             state = NodeState.of(node)
             if state.is_forged:

@@ -1,4 +1,4 @@
-"""What is in the cluster: workloads of every kind, under budgets of every kind, and objects of others.
+"""The contents of the cluster: workloads and budgets of every kind, and unrelated objects.
 
 The label `app` names the workload of a pod; it is used once in a namespace.
 """
@@ -20,7 +20,16 @@ from tests.e2e.chaos.object_versions import FORGED, MIGRATION_ID, MIGRATION_STAT
 from tests.stories import objects
 from tests.stories.objects import PRIORITY_CLASSES, RESOURCE_QUOTAS
 
-__all__ = ["CALM", "CANT_GROW", "HOME", "MOVED_NAMESPACES", "RESTLESS", "bare_pods", "stock"]
+__all__ = [
+    "CANT_GROW",
+    "FLAPPING",
+    "HOME",
+    "MOVED_NAMESPACES",
+    "STEADY",
+    "bare_pods",
+    "initial_replicas",
+    "stock",
+]
 
 HOME = "rescheduler-home"
 SHOP, BANK, FULL, BYSTANDERS = "shop", "bank", "full", "bystanders"
@@ -32,14 +41,14 @@ _FLAPPING = {
     "match": {"labels": {"app": "flapping"}},
     "readiness": {"after": "1s", "ready": "25s", "unready": "3s"},
 }
-CALM = {
+STEADY = {
     "pods": [
         {"match": {"labels": {"app": "slow"}}, "startup": "5s"},
         {"startup": "1s", "termination": "1s"},
     ]
 }
 """Of the kubelets: starting takes longer than an adoption."""
-RESTLESS = {"pods": [_FLAPPING, *CALM["pods"]]}
+FLAPPING = {"pods": [_FLAPPING, *STEADY["pods"]]}
 """The same, but some pods are unready for a while again and again."""
 
 _DEPLOYMENTS: tuple[tuple[str, str, int, Object | None, Object], ...] = (
@@ -79,8 +88,13 @@ _FORGED_ANNOTATIONS = {
 _DISABLED = {"scheduler.alpha.kubernetes.io/rescheduling": "disabled"}
 
 
+def initial_replicas() -> dict[str, int]:
+    """Return the replicas of the Deployments, by key."""
+    return {f"{namespace}/{app}": replicas for namespace, app, replicas, _, _ in _DEPLOYMENTS}
+
+
 def stock(kubelet: str) -> list[tuple[ApiResource[Any], Object]]:
-    """In the order in which it can be created."""
+    """Return the objects in the order in which they can be created."""
     spec = _spec(kubelet)
     names = (HOME, SHOP, BANK, FULL, BYSTANDERS)
     found: list[tuple[ApiResource[Any], Object]] = [

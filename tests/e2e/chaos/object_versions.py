@@ -5,7 +5,7 @@ object *at* one revision can be read off, whichever watch delivered its event fi
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -27,6 +27,7 @@ MAINTENANCE = "scheduler.alpha.kubernetes.io/maintenance"
 MIGRATION_ID = "scheduler.alpha.kubernetes.io/migration-id"
 MIGRATION_STATUS = "scheduler.alpha.kubernetes.io/migration-status"
 CORDONED_BY = "rescheduler.dev/cordoned-by"
+RETRIES = "scheduling-retries"
 FORGED = "chaos.example/forged"
 """An annotation with which the chaos tells that it has written marks onto this object by itself."""
 
@@ -143,6 +144,8 @@ class WorkloadState(NamedTuple):
     """Annotations of rescheduler."""
     parent: str = ""
     """The uid of the Deployment that owns a ReplicaSet."""
+    allows_retries: bool = False
+    """Whether its owner lets rescheduler move pods that keep failing."""
 
     @staticmethod
     def of(kind: str, item: Object) -> "WorkloadState":
@@ -157,6 +160,7 @@ class WorkloadState(NamedTuple):
                 name for name in metadata.get("annotations") or {} if name.startswith("rescheduler.dev/")
             ),
             parent=next((each["uid"] for each in metadata.get("ownerReferences") or ()), ""),
+            allows_retries=RETRIES in (metadata.get("annotations") or {}),
         )
 
 
@@ -241,12 +245,13 @@ class History(Generic[S]):
     """All versions of all objects of one kind, by uid."""
 
     versions: dict[str, list[Version[S]]] = field(default_factory=dict)
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def note(self, uid: str, revision: int, state: S | None) -> None:
         known = self.versions.setdefault(uid, [])
         if known and known[-1].revision >= revision:
             return  # a list that was read again tells what is known already
-        known.append(Version(revision, datetime.now(UTC), state))
+        known.append(Version(revision, self.now(), state))
 
     def alive(self) -> list[str]:
         return [uid for uid, known in self.versions.items() if known[-1].state is not None]

@@ -1,6 +1,6 @@
-"""Whether pods that rescheduler has removed left as many ready pods as were promised.
+"""Check that pods which rescheduler removed left as many ready pods as promised.
 
-A removal is the revision at which a pod gets its deletionTimestamp, or is gone at once. It is judged by the
+A removal is the revision at which a pod gets its deletionTimestamp, or is gone at once. It is checked by the
 state of the cluster at exactly that revision. The removal of a ready pod is right if one of these holds:
 
 - the workload still has as many ready pods as it asks for (replicas; one for a bare pod), on nodes that are
@@ -23,12 +23,12 @@ from tests.e2e.chaos.api_observer import ApiObserver
 from tests.e2e.chaos.audit_trail import AuditedRequest, removal_of
 from tests.e2e.chaos.object_versions import MigrationState, PodState
 
-__all__ = ["Judged", "Removal", "judge_preemptions", "judge_removals", "removals"]
+__all__ = ["CheckedRemovals", "Removal", "check_preemptions", "check_removals", "removals"]
 
 IN_FLIGHT = timedelta(seconds=1)
 """What is lost so shortly before an eviction can't be known to the client that has sent it."""
 BUDGET_LAG = timedelta(seconds=5)
-"""Within this time the disruption controller has computed a budget anew."""
+"""Within this time the disruption controller has computed a budget again."""
 PREEMPTED_WITHIN = timedelta(seconds=10)
 
 
@@ -42,7 +42,7 @@ class Removal(NamedTuple):
     was_preempted: bool
 
 
-class Judged(NamedTuple):
+class CheckedRemovals(NamedTuple):
     removal: Removal
     migration: MigrationState | None
     left: int
@@ -85,13 +85,13 @@ def removals(seen: ApiObserver, requests: Iterable[AuditedRequest]) -> list[Remo
     return sorted(found, key=lambda each: each.revision)
 
 
-def judge_removals(seen: ApiObserver, found: list[Removal]) -> list[Judged]:
+def check_removals(seen: ApiObserver, found: list[Removal]) -> list[CheckedRemovals]:
     """Those that rescheduler has asked for, of pods that were ready."""
     checks = _RemovalChecks(seen, found)
-    return [checks.judge(each) for each in found if each.pod.serves and checks.is_reschedulers(each)]
+    return [checks.check(each) for each in found if each.pod.serves and checks.is_reschedulers(each)]
 
 
-def judge_preemptions(found: list[Removal]) -> list[str]:
+def check_preemptions(found: list[Removal]) -> list[str]:
     """Pods that had to make room for the pod that a ReplicaSet creates during a handover."""
     faults = []
     for victim in (each for each in found if each.was_preempted):
@@ -119,7 +119,7 @@ class _RemovalChecks:
         # An API server that was killed has not always written down what it had done before.
         return removal.was_evicted and self._migration(removal) is not None
 
-    def judge(self, removal: Removal) -> Judged:
+    def check(self, removal: Removal) -> CheckedRemovals:
         others = [each for each in self._siblings(removal) if each.serves]
         nodes = {each.name for each in self.seen.nodes.at(removal.revision) if each.is_ready}
         on_nodes = sum(each.node in nodes for each in others)
@@ -130,8 +130,10 @@ class _RemovalChecks:
             promised = max(budgets, default=max(0, desired - 1))
             missing = promised - len(others)
             if missing > 0 and self._taken_by_others(removal) < missing:
-                return Judged(removal, migration, len(others), promised, "fewer than the budget promises")
-            return Judged(removal, migration, len(others), promised, "")
+                return CheckedRemovals(
+                    removal, migration, len(others), promised, "fewer than the budget promises"
+                )
+            return CheckedRemovals(removal, migration, len(others), promised, "")
         fault, is_race = "", False
         if on_nodes < desired:
             fault, is_race = self._without_partner(removal, migration, nodes)
@@ -139,7 +141,7 @@ class _RemovalChecks:
         missing = max(budgets, default=0) - len(others) if removal.was_evicted else 0
         if not fault and missing > 0 and self._taken_by_others(removal) < missing:
             fault = f"a budget demands {max(budgets)} healthy pods"
-        return Judged(removal, migration, on_nodes, desired, fault, is_race)
+        return CheckedRemovals(removal, migration, on_nodes, desired, fault, is_race)
 
     # -- what was there
 
@@ -159,7 +161,7 @@ class _RemovalChecks:
         return max(named, key=lambda each: (each.phase == "InProgress", each.copy_uid != ""), default=None)
 
     def _desired(self, removal: Removal) -> int:
-        """Of exactly the workload that the pod belongs to, not of a new one of the same name."""
+        """Return the replicas of exactly the pod's workload, not of a new one with the same name."""
         # The garbage collector takes references to owners that are gone off a pod that has another one.
         versions = [each.state for each in self.seen.pods.versions[removal.pod.uid] if each.state]
         uids = [uid for each in versions for kind, uid in each.owners if kind != "PodMigration"]
@@ -171,7 +173,7 @@ class _RemovalChecks:
         return 0 if owner is None or owner.is_leaving else owner.replicas
 
     def _desired_healthy(self, removal: Removal) -> list[int]:
-        """Of each budget the least that it demanded while the request was on its way."""
+        """Return the least that each budget demanded while the request was on its way."""
         pod, since = removal.pod, removal.seen_at - IN_FLIGHT
         demanded = []
         for each in self.seen.budgets.at(removal.revision):

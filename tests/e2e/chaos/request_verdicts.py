@@ -1,4 +1,4 @@
-"""Whether rescheduler's accounts have changed only what a migration, or a node in maintenance, names.
+"""Check that rescheduler's accounts changed only what a migration, or a node in maintenance, names.
 
 The audit log is the proof: every write that was granted to them is in it.
 """
@@ -28,10 +28,11 @@ def unrelated_writes(seen: ApiObserver, requests: list[AuditedRequest]) -> list[
     ours = [each for each in requests if each.is_reschedulers]
     pods = _named_pods(seen, ours)
     nodes = _named_nodes(seen)
+    retried = _retried_workloads(seen)
     faults = [
         f"{each.received:%H:%M:%S.%f} {each.user}: {each.verb} {each.resource} {each.key}"
         for each in ours
-        if not _is_related(each, pods, nodes)
+        if not _is_related(each, pods, nodes) and not (each.verb == "patch" and each.key in retried)
     ]
     return faults + _uncordoned(seen, requests)
 
@@ -52,6 +53,11 @@ def _named_pods(seen: ApiObserver, ours: list[AuditedRequest]) -> set[str]:
     """Sources and copies of all migrations that there ever were."""
     versions = [each.state for known in seen.migrations.versions.values() for each in known]
     named = {f"{each.namespace}/{name}" for each in versions if each for name in (each.pod, each.copy)}
+    # Replacements are marked, and a migration that gives up before they are ready does not record them.
+    evicted = {each.pod_uid for each in versions if each and each.handover == "Evict"}
+    pods = [each.state for known in seen.pods.versions.values() for each in known if each.state]
+    workloads = {each.workload for each in pods if each.uid in evicted}
+    named |= {each.key for each in pods if each.workload in workloads}
     created = {each.key for each in ours if (each.resource, each.verb) == ("pods", "create")}
     return named | created
 
@@ -59,6 +65,12 @@ def _named_pods(seen: ApiObserver, ours: list[AuditedRequest]) -> set[str]:
 def _named_nodes(seen: ApiObserver) -> set[str]:
     versions = [each.state for known in seen.nodes.versions.values() for each in known]
     return {each.name for each in versions if each and (each.in_maintenance or each.cordoned_by)}
+
+
+def _retried_workloads(seen: ApiObserver) -> set[str]:
+    """Those on which rescheduler records failed attempts."""
+    versions = [each.state for known in seen.workloads.versions.values() for each in known]
+    return {each.key for each in versions if each and each.allows_retries}
 
 
 def _uncordoned(seen: ApiObserver, requests: list[AuditedRequest]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a round came to, as a table and as a list of everything that was wrong."""
+"""The result of a round, as a table and as a list of all faults."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,7 +9,13 @@ from tests.e2e.chaos.api_observer import ApiObserver
 from tests.e2e.chaos.audit_trail import AuditedRequest
 from tests.e2e.chaos.leftover_verdicts import leftovers, unrecovered
 from tests.e2e.chaos.object_versions import MigrationState, PodState
-from tests.e2e.chaos.removal_verdicts import Judged, Removal, judge_preemptions, judge_removals, removals
+from tests.e2e.chaos.removal_verdicts import (
+    CheckedRemovals,
+    Removal,
+    check_preemptions,
+    check_removals,
+    removals,
+)
 from tests.e2e.chaos.request_verdicts import unrelated_writes
 
 __all__ = ["Summary", "summarize"]
@@ -61,19 +67,19 @@ class Summary:
 
 def summarize(seed: int, seen: ApiObserver, requests: list[AuditedRequest], done: Counter[str]) -> Summary:
     found = removals(seen, requests)
-    judged = judge_removals(seen, found)
-    surplus = _surplus(seen, judged, found)
+    checked = check_removals(seen, found)
+    surplus = _surplus(seen, checked, found)
     return Summary(
         seed,
         outcomes=Counter(" ".join(filter(None, (each.phase, each.failure))) for each in _last_states(seen)),
         done=done,
-        evictions=Counter(each.migration.handover if each.migration else "?" for each in judged),
+        evictions=Counter(each.migration.handover if each.migration else "?" for each in checked),
         surplus=[f"{came:%H:%M:%S.%f} surplus pod {pod.key}" for came, pod in surplus],
         surplus_bound=sum(bool(pod.node) for _, pod in surplus),
         relists=seen.relists,
-        too_few=[str(each) for each in judged if each.fault and not each.is_race],
-        races=[f"lost within the same second: {each}" for each in judged if each.fault and each.is_race],
-        harmed=unrelated_writes(seen, requests) + judge_preemptions(found),
+        too_few=[str(each) for each in checked if each.fault and not each.is_race],
+        races=[f"lost within the same second: {each}" for each in checked if each.fault and each.is_race],
+        harmed=unrelated_writes(seen, requests) + check_preemptions(found),
         left=leftovers(seen) + unrecovered(seen),
     )
 
@@ -84,10 +90,10 @@ def _last_states(seen: ApiObserver) -> Iterator[MigrationState]:
 
 
 def _surplus(
-    seen: ApiObserver, judged: list[Judged], found: list[Removal]
+    seen: ApiObserver, checked: list[CheckedRemovals], found: list[Removal]
 ) -> list[tuple[datetime, PodState]]:
     """Pods that came right after the eviction of a source, and that their ReplicaSet removed again."""
-    adopts = [each for each in judged if each.migration and each.migration.handover == "Adopt"]
+    adopts = [each for each in checked if each.migration and each.migration.handover == "Adopt"]
     copies = {each.migration.copy_uid for each in adopts if each.migration}
     surplus = []
     for dropped in found:

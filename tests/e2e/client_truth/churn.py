@@ -24,7 +24,7 @@ WIDGETS = api_resource("example.com", "v1", "widgets", "Widget")
 COLOURS = ("red", "green", "blue")
 PLACES = ("node-1", "node-2", "")
 NAMES = 60
-"""Few, so that objects are deleted and made anew under the same name."""
+"""Few, so that objects are deleted and created again under the same name."""
 PAUSE_S = 0.02
 
 DEFINITION: Object = {
@@ -66,7 +66,7 @@ class Churn:
 
     def __init__(self, client: Client, seed: int = 0) -> None:
         self._client = client
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         self.done: Counter[str] = Counter()
         """How often each verb succeeded, and how often one failed."""
 
@@ -86,8 +86,8 @@ class Churn:
 
     async def _write(self, resource: ApiResource[Any], make: Callable[[str], Object]) -> None:
         while True:
-            name = f"churn-{self._dice.randrange(NAMES)}"
-            verb = self._dice.choices(("create", "patch", "delete"), (4, 5, 2))[0]
+            name = f"churn-{self._rng.randrange(NAMES)}"
+            verb = self._rng.choices(("create", "patch", "delete"), (4, 5, 2))[0]
             try:
                 await self._change(verb, resource, make(name))
                 self.done[verb] += 1
@@ -109,7 +109,7 @@ class Churn:
 
     def _labels(self) -> dict[str, str]:
         # Relabelling moves objects into and out of what a selector sees.
-        return {"colour": self._dice.choice(COLOURS), "round": str(self._dice.randrange(10**9))}
+        return {"colour": self._rng.choice(COLOURS), "round": str(self._rng.randrange(10**9))}
 
     def _pod(self, name: str) -> Object:
         return {
@@ -117,7 +117,7 @@ class Churn:
             "kind": "Pod",
             "metadata": {"name": name, "namespace": "default", "labels": self._labels()},
             "spec": {
-                "nodeName": self._dice.choice(PLACES),
+                "nodeName": self._rng.choice(PLACES),
                 "containers": [{"name": "main", "image": "registry.example.com/main:1"}],
             },
         }
@@ -130,5 +130,5 @@ class Churn:
             "apiVersion": "example.com/v1",
             "kind": "Widget",
             "metadata": {"name": name, "namespace": "default", "labels": self._labels()},
-            "spec": {"size": self._dice.randrange(100)},
+            "spec": {"size": self._rng.randrange(100)},
         }

@@ -1,4 +1,4 @@
-"""A control plane of our own: without controllers, so that nobody but the tests changes anything."""
+"""A control plane without controllers, so that only the tests change objects."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -7,7 +7,7 @@ import pytest
 from rescheduler.kube.access.cluster_config import load_cluster_access
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
-from tests.e2e.client_truth.encodings import Overheard
+from tests.e2e.client_truth.encodings import RecordedRequests
 from tests.e2e.client_truth.rich import FEATURES
 from tests.testbed import ControlPlane, Options
 
@@ -20,12 +20,12 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-async def overheard(bare: ControlPlane) -> AsyncIterator[Overheard]:
-    transport = Overheard(HttpTransport(load_cluster_access(bare.kubeconfig)))
+async def recorded_requests(bare: ControlPlane) -> AsyncIterator[RecordedRequests]:
+    transport = RecordedRequests(HttpTransport(load_cluster_access(bare.kubeconfig)))
     yield transport
     await transport.close()
 
 
 @pytest.fixture
-def truth(overheard: Overheard) -> Client:
-    return Client(overheard)
+def truth(recorded_requests: RecordedRequests) -> Client:
+    return Client(recorded_requests)

@@ -9,7 +9,7 @@ from rescheduler.kube.api_resources import ApiResource
 from rescheduler.kube.codecs.codec import Codec, ListPage, WatchDecoder
 from rescheduler.kube.transport import ApiRequest, ApiResponse, Transport
 
-__all__ = ["JSON", "PROTOBUF", "Overheard", "only"]
+__all__ = ["JSON", "PROTOBUF", "RecordedRequests", "only"]
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ def only(encoding: str, resource: ApiResource[T]) -> ApiResource[T]:
     return replace(resource, codec=_Only(resource.codec, encoding))
 
 
-class Overheard:
+class RecordedRequests:
     """A transport that notes the content type of every answer."""
 
     def __init__(self, transport: Transport) -> None:
@@ -59,5 +59,5 @@ class Overheard:
         """Fails if any answer meanwhile was in another encoding: the comparison would be of equals."""
         before = len(self.content_types)
         yield
-        heard = set(self.content_types[before:])
-        assert heard == {content_type}, f"asked for {content_type}, the server sent {heard}"
+        received = set(self.content_types[before:])
+        assert received == {content_type}, f"asked for {content_type}, the server sent {received}"

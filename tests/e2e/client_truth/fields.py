@@ -1,4 +1,4 @@
-"""Records compared field by field, and which fields of them say anything at all."""
+"""Compare records field by field, and list the fields that are set."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
@@ -43,7 +43,7 @@ def filled(value: Any) -> Iterator[tuple[type, str]]:
 
 
 def all_fields(*kinds: type) -> set[tuple[type, str]]:
-    """Of these types and of every type that occurs in them."""
+    """Return the fields of these types and of every type in them."""
     found: set[tuple[type, str]] = set()
     waiting: list[Any] = list(kinds)
     while waiting:

@@ -1,4 +1,4 @@
-"""Informers under observation: what their handlers were told, and whether they said how stale they were."""
+"""Informers under observation: what their handlers received, and which staleness they reported."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ LOOK_EVERY_S = 0.1
 
 
 class Follower:
-    """An informer, and a replica built of nothing but what its handler heard."""
+    """An informer, and a replica built only from what its handler received."""
 
     def __init__(
         self, client: Client, resource: ApiResource[Any], selection: ListOptions, pace: ReflectorTiming
@@ -37,11 +37,11 @@ class Follower:
         self.informer: Informer[Any] = Informer(client, resource, selection, timing=pace)
         self.replica: dict[str, Any] = {}
         self.faults: list[str] = []
-        """Where a change did not follow on what the handler had been told before."""
+        """Where a change did not follow on what the handler had received before."""
         self.worst_staleness_s = 0.0
         self.was_stale = False
-        self.told_why = False
-        self.informer.subscribe(self._heard)
+        self.gave_failure = False
+        self.informer.subscribe(self._received)
 
     def __str__(self) -> str:
         chosen = self._selection
@@ -69,15 +69,15 @@ class Follower:
         if self.informer.is_synced:
             self.worst_staleness_s = max(self.worst_staleness_s, staleness_s)
             self.was_stale |= not self.informer.is_fresh
-            self.told_why |= self.informer.failure is not None
+            self.gave_failure |= self.informer.failure is not None
 
     def _by_key(self, items: Iterable[Any]) -> dict[str, Any]:
         return {self.resource.identify(item).key: item for item in items}
 
-    def _heard(self, old: Any | None, new: Any | None) -> None:
+    def _received(self, old: Any | None, new: Any | None) -> None:
         identity = self.resource.identify(new if old is None else old)
         if self.replica.get(identity.key) is not old:
-            self.faults.append(f"{identity.key}: told of a change of what was never told")
+            self.faults.append(f"{identity.key}: change of an object that was never added")
         if old is not None and new is not None:
             newer = self.resource.identify(new)
             if newer.uid != identity.uid or int(newer.version) <= int(identity.version):

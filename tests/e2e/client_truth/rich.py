@@ -1,4 +1,4 @@
-"""Pods and nodes that say all that a pod or a node can say to us.
+"""Pods and nodes with every field that the records read.
 
 Together they fill every field of our records; a test makes sure of that, so a field that is added to a record
 has to be added here as well. Statuses are apart, because the API server takes them apart.

@@ -15,9 +15,9 @@ from rescheduler.kube.client import Client
 from rescheduler.kube.codecs.codec import WatchEvent
 from rescheduler.kube.watch_stream import Watch
 from tests.e2e.client_truth import rich
-from tests.e2e.client_truth.encodings import JSON, PROTOBUF, Overheard, only
+from tests.e2e.client_truth.encodings import JSON, PROTOBUF, RecordedRequests, only
 from tests.e2e.client_truth.fields import all_fields, differences, filled
-from tests.e2e.client_truth.stocked import Stocked, stock
+from tests.e2e.client_truth.filled_server import FilledServer, stock
 from tests.testbed import ControlPlane, Part
 
 WATCH_S = 5.0
@@ -33,16 +33,16 @@ class Twice(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def stocked(bare: ControlPlane) -> Stocked:
+def filled_server(bare: ControlPlane) -> FilledServer:
     return asyncio.run(stock(bare))
 
 
 @pytest.fixture
-def twice(truth: Client, overheard: Overheard, stocked: Stocked) -> Any:
+def twice(truth: Client, recorded_requests: RecordedRequests, filled_server: FilledServer) -> Any:
     async def ask(question: Any, resource: ApiResource[Any]) -> Twice:
-        with overheard.expecting(PROTOBUF):
+        with recorded_requests.expecting(PROTOBUF):
             protobuf = await question(only(PROTOBUF, resource))
-        with overheard.expecting(JSON):
+        with recorded_requests.expecting(JSON):
             json = await question(only(JSON, resource))
         return Twice(protobuf, json)
 
@@ -74,14 +74,16 @@ async def test_a_list_is_the_same_in_both_encodings(
     assert found.protobuf.resource_version == found.json.resource_version
 
 
-async def test_together_they_fill_every_field_of_our_records(truth: Client, stocked: Stocked) -> None:
+async def test_together_they_fill_every_field_of_our_records(
+    truth: Client, filled_server: FilledServer
+) -> None:
     records = [*(await truth.list(PODS)).items, *(await truth.list(NODES)).items]
     said = {field for record in records for field in filled(record)}
     never = {f"{kind.__name__}.{field}" for kind, field in all_fields(PodRecord, NodeRecord) - said}
     assert never == set()
 
 
-async def test_records_say_what_the_object_says(truth: Client, stocked: Stocked) -> None:
+async def test_records_say_what_the_object_says(truth: Client, filled_server: FilledServer) -> None:
     """What both encodings could get wrong alike."""
     whole = await truth.get(PODS.as_json, "default/marked")
     pod = await truth.get(PODS, "default/marked")
@@ -114,23 +116,27 @@ async def test_records_say_what_the_object_says(truth: Client, stocked: Stocked)
     ("resource", "key"),
     [pytest.param(PODS, "default/plain", id="pods"), pytest.param(NODES, "bare", id="nodes")],
 )
-async def test_a_watch_tells_the_same_in_both_encodings(
-    truth: Client, overheard: Overheard, stocked: Stocked, resource: ApiResource[Any], key: str
+async def test_a_watch_shows_the_same_in_both_encodings(
+    truth: Client,
+    recorded_requests: RecordedRequests,
+    filled_server: FilledServer,
+    resource: ApiResource[Any],
+    key: str,
 ) -> None:
-    version = stocked.pods_before if resource is PODS else stocked.nodes_before
+    version = filled_server.pods_before if resource is PODS else filled_server.nodes_before
     async with (
         truth.watch(only(PROTOBUF, resource), version=version, timeout_s=WATCH_S) as protobuf,
         truth.watch(only(JSON, resource), version=version, timeout_s=WATCH_S) as json,
     ):
-        assert set(overheard.content_types) == {PROTOBUF, JSON}
+        assert set(recorded_requests.content_types) == {PROTOBUF, JSON}
         # The server sends a bookmark only if there is something newer than what the watch began with.
         await truth.patch(resource, key, merge_patch({"metadata": {"labels": {"touched": "now"}}}))
-        left, right = await asyncio.gather(_told(protobuf), _told(json))
+        left, right = await asyncio.gather(_reported(protobuf), _reported(json))
     assert {event.type for event in left} == {"ADDED", "MODIFIED", "DELETED", "BOOKMARK"}
     assert list(differences(tuple(left), tuple(right))) == []
 
 
-async def _told(watch: Watch[Any]) -> list[WatchEvent[Any]]:
+async def _reported(watch: Watch[Any]) -> list[WatchEvent[Any]]:
     """How many bookmarks come depends on the time; what they say does not."""
     seen = [event async for event in watch]
     bookmarks = {event.resource_version: event for event in seen if event.type == "BOOKMARK"}
@@ -167,16 +173,16 @@ async def test_a_refusal_means_the_same_in_both_encodings(
     assert str(found.protobuf) == str(found.json)
 
 
-async def test_an_expired_version_is_told_alike_within_a_watch(
-    truth: Client, bare: ControlPlane, twice: Any, stocked: Stocked
+async def test_an_expired_version_is_reported_alike_within_a_watch(
+    truth: Client, bare: ControlPlane, twice: Any, filled_server: FilledServer
 ) -> None:
     await asyncio.to_thread(bare.compact_etcd)
     await asyncio.to_thread(bare.restart, Part.API_SERVER)
 
     async def expired(pods: ApiResource[Any]) -> errors.KubeError:
         with pytest.raises(errors.Gone) as raised:
-            async with truth.watch(pods, version=stocked.pods_before, timeout_s=WATCH_S) as watch:
-                await _told(watch)
+            async with truth.watch(pods, version=filled_server.pods_before, timeout_s=WATCH_S) as watch:
+                await _reported(watch)
         return raised.value
 
     found = await twice(expired, PODS)

@@ -1,4 +1,4 @@
-"""Silence is no sign of death, and death is noticed within seconds: on a real API server."""
+"""A quiet server is not taken for a dead one, and a dead one is noticed within seconds."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from rescheduler.kube.api_resources import NAMESPACES, STATEFUL_SETS, ApiResourc
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.kube.informer import Informer, ReflectorTiming
-from tests.e2e.client_truth.cable import Cable
+from tests.e2e.client_truth.tcp_relay import TcpRelay
 from tests.testbed import ControlPlane, Part
 
 QUIET: tuple[ApiResource[Object], ...] = (NAMESPACES, STATEFUL_SETS)
@@ -42,20 +42,20 @@ async def following(
 
 
 @pytest.fixture
-async def cable(bare: ControlPlane) -> AsyncIterator[Cable]:
-    async with Cable(load_cluster_access(bare.kubeconfig)).laid() as laid:
-        yield laid
+async def relay(bare: ControlPlane) -> AsyncIterator[TcpRelay]:
+    async with TcpRelay(load_cluster_access(bare.kubeconfig)).running() as relay:
+        yield relay
 
 
 @pytest.fixture
-async def far(cable: Cable) -> AsyncIterator[Client]:
+async def far(relay: TcpRelay) -> AsyncIterator[Client]:
     """A client at the other end of the cable."""
-    client = Client(HttpTransport(cable.access))
+    client = Client(HttpTransport(relay.access))
     yield client
     await client.close()
 
 
-async def test_kinds_of_which_nothing_is_heard_stay_fresh(truth: Client) -> None:
+async def test_kinds_of_which_nothing_is_received_stay_fresh(truth: Client) -> None:
     async with following(truth, HURRIED) as informers:
         await asyncio.sleep(2)
         until = time.monotonic() + QUIET_S
@@ -69,17 +69,17 @@ async def test_kinds_of_which_nothing_is_heard_stay_fresh(truth: Client) -> None
 
 
 @contextlib.asynccontextmanager
-async def held_back(plane: ControlPlane, cable: Cable) -> AsyncIterator[None]:
+async def held_back(plane: ControlPlane, relay: TcpRelay) -> AsyncIterator[None]:
     """Connections stay open; no byte comes through."""
-    cable.hold()
+    relay.hold()
     try:
         yield
     finally:
-        cable.release()
+        relay.release()
 
 
 @contextlib.asynccontextmanager
-async def stopped(plane: ControlPlane, cable: Cable) -> AsyncIterator[None]:
+async def stopped(plane: ControlPlane, relay: TcpRelay) -> AsyncIterator[None]:
     """The kernel still answers for the process, the process does not."""
     pid = plane.process(Part.API_SERVER).pid
     os.kill(pid, signal.SIGSTOP)
@@ -98,13 +98,13 @@ async def stopped(plane: ControlPlane, cable: Cable) -> AsyncIterator[None]:
 )
 async def test_a_connection_that_is_open_and_dead_is_noticed_within_seconds(
     bare: ControlPlane,
-    cable: Cable,
+    relay: TcpRelay,
     far: Client,
-    disturbed: Callable[[ControlPlane, Cable], contextlib.AbstractAsyncContextManager[None]],
+    disturbed: Callable[[ControlPlane, TcpRelay], contextlib.AbstractAsyncContextManager[None]],
 ) -> None:
     async with following(far) as informers:
         await until(lambda: all(each.is_fresh for each in informers), 10)
-        async with disturbed(bare, cable):
+        async with disturbed(bare, relay):
             began = time.monotonic()
             await until(lambda: not any(each.is_fresh for each in informers), NOTICED_S)
             print(f"noticed after {time.monotonic() - began:.1f} s")

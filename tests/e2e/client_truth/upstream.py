@@ -32,7 +32,9 @@ FILES = (
 
 @cache
 def upstream_messages() -> dict[str, Descriptor]:
-    """By the name that Go gives them; of two packages with the same name, the one that stands first above."""
+    """Return the messages by their Go names; of two packages with the same name, the first one above
+    counts.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
         (root / "k8s.io").mkdir()

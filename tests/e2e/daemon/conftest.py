@@ -1,22 +1,20 @@
-"""A control plane of its own: the daemon looks at the whole cluster."""
+"""A separate control plane, because the daemon reads the whole cluster."""
 
 import contextlib
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
 from rescheduler.kube.api_resources import DEPLOYMENTS
 from rescheduler.kube.client import Client
-from tests.e2e.daemon.processes import Cluster, Replica, write_config
+from tests.e2e.daemon.processes import Cluster, Replica, define_podmigrations, write_config
 from tests.e2e.permissions import DAEMON, kubeconfig_as
 from tests.stories import objects
 from tests.stories.migrations.moves import Moves
 from tests.stories.sandbox import AT_ONCE, Sandbox, until_usable
-from tests.testbed import ControlPlane, Part
+from tests.testbed import ControlPlane
 from tests.testbed.options import QUICK
 
 Run = Callable[..., Awaitable[Replica]]
@@ -26,12 +24,7 @@ Lopsided = Callable[..., Awaitable[Moves]]
 @pytest.fixture(scope="package")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with ControlPlane(tmp_path_factory.mktemp("daemon"), QUICK) as started:
-        started.kubectl("apply", "-f", "-", stdin=json.dumps(podmigration_crd()))
-        started.kubectl(
-            "wait", "--for=condition=Established", f"customresourcedefinition/{PODMIGRATION_CRD_NAME}"
-        )
-        # It asks which kinds there are only every half a minute, or when it starts.
-        started.restart(Part.CONTROLLER_MANAGER)
+        define_podmigrations(started)
         yield started
 
 

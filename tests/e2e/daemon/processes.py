@@ -1,4 +1,4 @@
-"""Daemons as processes, and the other commands beside them."""
+"""Daemons as processes, and other commands."""
 
 import asyncio
 import json
@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["INTERVAL_S", "Cluster", "Replica", "write_config"]
+from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
+from tests.testbed import ControlPlane, Part
+
+__all__ = ["INTERVAL_S", "Cluster", "Replica", "define_podmigrations", "write_config"]
 
 INTERVAL_S = 1
 _PATIENCE_S = 60.0
@@ -21,6 +24,16 @@ _ARGS = {
     "enabledStrategies": ["LoadBalancing"],
 }
 _ELECTION = {"leaseDuration": "5s", "renewDeadline": "4s", "retryPeriod": "1s"}
+
+
+def define_podmigrations(control_plane: ControlPlane) -> None:
+    """Create the CRD, and make sure that the controllers know it."""
+    control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(podmigration_crd()))
+    control_plane.kubectl(
+        "wait", "--for=condition=Established", f"customresourcedefinition/{PODMIGRATION_CRD_NAME}"
+    )
+    # It asks which kinds there are only every half a minute, or when it starts.
+    control_plane.restart(Part.CONTROLLER_MANAGER)
 
 
 def write_config(path: Path, **args: Any) -> Path:
@@ -71,7 +84,7 @@ class Replica:
         self.process.send_signal(signal.SIGKILL)
 
     async def end(self) -> None:
-        """As the kubelet ends a pod."""
+        """End it as the kubelet ends a pod."""
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
         await asyncio.wait_for(self.process.wait(), 30)
@@ -81,7 +94,7 @@ class Replica:
 
 @dataclass
 class Cluster:
-    """Where processes of ours are started."""
+    """A cluster in which our processes are started."""
 
     kubeconfig: Path
     """Of the service account that the daemon has."""

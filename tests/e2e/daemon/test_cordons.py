@@ -1,4 +1,4 @@
-"""A cordon belongs to the client that made it: rescheduler removes only its own, whatever people do."""
+"""A cordon belongs to the client that made it: rescheduler removes only its own."""
 
 import asyncio
 import sys
@@ -20,7 +20,7 @@ ENOUGH_CHECKS = 3
 
 
 class Operator:
-    """What a person does with kubectl to one node, and what is seen of that node."""
+    """What a user does to one node with kubectl, and the node's state."""
 
     def __init__(
         self, control_plane: ControlPlane, client: Client, node: str, eventually: Eventually

@@ -1,4 +1,4 @@
-"""A program that is killed at one step after the other, and the next one that goes on from what it finds."""
+"""A daemon is killed at one step after the other, and the next one continues."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Checks in a row with usage that goes up and down by chance: the cluster settles, and stays settled."""
+"""Consecutive checks with randomly varying usage: the cluster settles and stays settled."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

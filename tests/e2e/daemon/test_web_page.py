@@ -1,6 +1,5 @@
-"""The daemon's web page on a real API server: whose token it is, what they see, and a move as that user."""
+"""The daemon's web page on a real API server: tokens, permissions, and a move as the logged-in user."""
 
-import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,12 +14,6 @@ from tests.testbed import ControlPlane
 from tests.unit.web.conftest import Browser
 
 Eventually = Callable[..., Awaitable[Any]]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def add_viewer(control_plane: ControlPlane, namespace: str) -> None:
@@ -60,11 +53,11 @@ async def test_a_viewer_moves_a_pod_with_their_own_permissions(
     bound = control_plane.kubectl(
         "-n", namespace, "create", "token", "viewer", "--audience=rescheduler"
     ).strip()
-    port = free_port()
-    replica = await run("--web", f"--web-port={port}", "--web-allow-actions")
+    replica = await run("--web", "--web-port=0", "--web-allow-actions")
     await replica.until_said("Leading")
+    (served,) = replica.said("PageServed")
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http:
-        browser = Browser(http, f"http://127.0.0.1:{port}")
+        browser = Browser(http, f"http://127.0.0.1:{served['port']}")
         assert (await browser.login("no token of this cluster"))[0] == 401
         status, session = await browser.login(bound)
         assert (status, session["actions"]) == (200, {})

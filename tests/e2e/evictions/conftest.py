@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -12,15 +11,14 @@ from typing import Any
 
 import pytest
 
-from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import Object
 from rescheduler.kube.client import Client
 from rescheduler.steering.webhook.webhook_configurations import UrlAddress
-from tests.e2e.daemon.processes import Cluster, Replica, write_config
+from tests.e2e.daemon.processes import Cluster, Replica, define_podmigrations, write_config
 from tests.e2e.permissions import DAEMON, WEBHOOK, kubeconfig_as
 from tests.stories.sandbox import AT_ONCE, Sandbox, until_usable
-from tests.testbed import ControlPlane, Part
+from tests.testbed import ControlPlane
 from tests.testbed.options import QUICK
 from tests.webhook_installed import install_webhook, uninstall_registrations
 
@@ -30,12 +28,7 @@ __all__ = ["Drained", "Installed"]
 @pytest.fixture(scope="package")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with ControlPlane(tmp_path_factory.mktemp("evictions"), QUICK) as started:
-        started.kubectl("apply", "-f", "-", stdin=json.dumps(podmigration_crd()))
-        started.kubectl(
-            "wait", "--for=condition=Established", f"customresourcedefinition/{PODMIGRATION_CRD_NAME}"
-        )
-        # It asks which kinds there are only every half a minute, or when it starts.
-        started.restart(Part.CONTROLLER_MANAGER)
+        define_podmigrations(started)
         yield started
 
 
@@ -95,7 +88,7 @@ class Installed:
         await self.start_webhook()
 
     async def drain(self, node: str, *options: str, timeout_s: int = 60) -> Drained:
-        """As a person does it, with an unmodified kubectl."""
+        """Evict as a user does, with an unmodified kubectl."""
         began = time.monotonic()
         process = await asyncio.create_subprocess_exec(
             str(self.control_plane.binaries.kubectl), "drain", node, "--ignore-daemonsets",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rescheduler.kube.api_resources import api_resource
 from rescheduler.kube.client import Client
 from tests.e2e.evictions.conftest import Installed
 from tests.stories.observer import observing
@@ -36,6 +37,64 @@ async def test_drain(
     assert "is being moved to" in done.out, done.out
     assert min(seen.ready) >= replicas, seen.ready
     assert all(node_of(pod) != node for pod in await sandbox.until_ready(replicas))
+    assert await _reports_interception(sandbox.client) >= {"Pod", "Deployment", "Node"}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("replicas", "budget", "has_room"),
+    [
+        pytest.param(1, {"minAvailable": 1}, True, id="a single replica under minAvailable 1"),
+        pytest.param(3, {"maxUnavailable": 0}, True, id="three replicas under maxUnavailable 0"),
+        pytest.param(1, {"minAvailable": 1}, False, id="no room"),
+        pytest.param(1, None, True, id="a single replica without a budget"),
+    ],
+)
+async def test_drain_without_rescheduler(
+    replicas: int, budget: dict[str, int] | None, has_room: bool, installed: Installed, sandbox: Sandbox
+) -> None:
+    """What the same drain does by itself: it never gets past the budget, or takes the replica down."""
+    await sandbox.deployment(replicas)
+    if budget is not None:
+        await sandbox.budget(**budget)
+    node = node_of((await sandbox.pods())[0])
+    if not has_room:
+        await sandbox.cordon(*sandbox.nodes)
+    async with observing(sandbox.client, sandbox.namespace) as seen:
+        done = await installed.drain(node, timeout_s=20)
+        if budget is None:
+            await sandbox.until_ready(replicas)
+    print(f"{done.code}: ready-seconds lost: {seen.lost_s(replicas)}")
+    assert (done.code == 0) is (budget is None), done.out
+    assert (seen.lost_s(replicas) > 0) is (budget is None)
+
+
+async def _reports_interception(client: Client) -> set[str]:
+    """The kinds of objects that have the Event."""
+    events = api_resource("", "v1", "events", "Event")
+    found = (await client.list(events)).items
+    return {each["involvedObject"]["kind"] for each in found if each["reason"] == "EvictionIntercepted"}
+
+
+@pytest.mark.full
+async def test_with_the_daemon_killed_in_the_middle(installed: Installed, sandbox: Sandbox) -> None:
+    """Another takes over, and finishes what was begun. The budget keeps the pod in the meantime."""
+    await sandbox.deployment(1)
+    await sandbox.budget(minAvailable=1)
+    await installed.start()
+    node = node_of((await sandbox.pods())[0])
+    sandbox.start_slowly()
+    async with observing(sandbox.client, sandbox.namespace) as seen:
+        draining = asyncio.create_task(installed.drain(node))
+        assert installed.daemon is not None
+        await installed.daemon.until_said("EvictionIntercepted")
+        installed.daemon.kill()
+        sandbox.behave({"startup": "1s", "termination": "0s"})
+        await installed.start_daemon()
+        done = await draining
+    assert done.code == 0, done.out
+    assert min(seen.ready) >= 1, seen.ready
+    assert all(node_of(pod) != node for pod in await sandbox.until_ready(1))
 
 
 @pytest.mark.full

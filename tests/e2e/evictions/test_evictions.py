@@ -1,24 +1,32 @@
-"""What becomes of evictions when parts of rescheduler are missing, and what clients can and can't do."""
+"""What happens to evictions when parts of rescheduler are missing, and what clients can and can't do."""
 
 import asyncio
 import json
 import ssl
+import sys
 import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.api.well_known_names import KARPENTER_NODE_POOL_LABEL
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube import errors
 from rescheduler.kube.access.cluster_config import load_cluster_access
-from rescheduler.kube.api_resources import VALIDATING_WEBHOOKS, Object
+from rescheduler.kube.api_resources import DEPLOYMENTS, VALIDATING_WEBHOOKS, Object, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
+from tests.e2e.daemon.processes import write_config
 from tests.e2e.evictions.conftest import Installed
+from tests.stories.objects import deployment, pod_spec
 from tests.stories.observer import observing
 from tests.stories.sandbox import Sandbox, node_of
+from tests.stories.waiting import until
+from tests.testbed import ControlPlane
 from tests.webhook_installed import configuration_of
 
 
@@ -102,30 +110,109 @@ async def _until_pending(sandbox: Sandbox) -> Object:
 
 @pytest.mark.full
 @pytest.mark.parametrize("with_daemon", [True, False], ids=["with a daemon", "without a daemon"])
-async def test_a_person_moves_a_pod(with_daemon: bool, installed: Installed, sandbox: Sandbox) -> None:
-    """The person evicts as nobody that the webhook knows; but then the copy is ready."""
-    await sandbox.deployment(1)
-    await sandbox.budget(minAvailable=1)
+@pytest.mark.parametrize("command", ["move", "drain", "apply"])
+async def test_a_person_moves_pods(
+    command: str, with_daemon: bool, installed: Installed, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    """The user evicts as a client that the webhook doesn't know; but then the copy is ready. Nothing is held
+    up, no second move is recorded, and no replica was missing."""
+    source, *others = sandbox.nodes
+    apps = ["web", "api"]
+    await sandbox.cordon(*others)
+    for app in apps:
+        await sandbox.deployment(1, app=app, pod={"cpu": "2"})
+        await sandbox.budget(app, app=app, minAvailable=1)
+    await sandbox.cordon(*others, on=False)
+    policy = {"moveUnderZeroBudget": "always", "imbalanceThreshold": 10}
     if with_daemon:
-        await installed.start_daemon()
+        await installed.start_daemon(**policy)
     await installed.start_webhook()
+    file = write_config(tmp_path / "person.json", **policy)
+    content = json.loads(file.read_text())
+    content["leaderElection"]["resourceNamespace"] = sandbox.namespace
+    file.write_text(json.dumps(content))
     (pod,) = await sandbox.pods()
-    target = await sandbox.free_node()
-    config = ("--config", str(installed.cluster.config))
-    async with observing(sandbox.client, sandbox.namespace) as seen:
-        name = pod["metadata"]["name"]
-        process = await installed.cluster.start(
-            installed.cluster.admin, "move", name, "--to", target, *config
+    arguments = {
+        "move": (sandbox.key(pod["metadata"]["name"]), "--to", others[0]),
+        "drain": (source,),
+        "apply": ("--strategy", "LoadBalancing", "--yes"),
+    }[command]
+    async with (
+        observing(sandbox.client, sandbox.namespace, "web") as web,
+        observing(sandbox.client, sandbox.namespace, "api") as api,
+    ):
+        process = await asyncio.create_subprocess_exec(
+            Path(sys.executable).with_name("rescheduler"), command, *arguments, "--config", file,
+            env={"KUBECONFIG": str(installed.cluster.admin)},
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        out, _ = await asyncio.wait_for(process.communicate(), 90)
+    assert process.returncode == 0, out.decode()
+    assert min(web.ready + api.ready) >= 1
+    made = await installed.migrations()
+    strategies = {each["spec"].get("strategy", "Manual") for each in made}
+    assert strategies == {{"move": "Manual", "drain": "NodeMaintenance", "apply": "LoadBalancing"}[command]}
+    moved = [app for app in apps if node_of((await sandbox.until_ready(1, app=app))[0]) != source]
+    assert len(moved) == (2 if command == "drain" else 1)
+
+
+async def test_a_drain_meets_the_deadline_of_karpenter(installed: Installed, sandbox: Sandbox) -> None:
+    """Its NodeClaim says when the node goes, whatever runs on it: more pods than otherwise move at once."""
+    source, *others = sandbox.nodes
+    apps = [f"app-{number}" for number in range(6)]
+    await sandbox.cordon(*others)
+    for app in apps:
+        await sandbox.client.create(
+            DEPLOYMENTS, deployment(sandbox.namespace, app, 1, pod_spec(sandbox.kubelet.name))
         )
-        out, err = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode == 0, (out, err)
-    assert min(seen.ready) >= 1
-    assert [node_of(each) for each in await sandbox.until_ready(1)] == [target]
+    for app in apps:
+        await sandbox.until_ready(1, app=app)
+    await sandbox.cordon(*others, on=False)
+    await _claim_node(installed.control_plane, sandbox, source, timedelta(minutes=1))
+    sandbox.start_slowly()
+    await installed.start()
+    draining = asyncio.create_task(installed.drain(source))
+
+    def moving(seen: Mapping[str, Object]) -> int:
+        return sum(each.get("status", {}).get("phase") == "InProgress" for each in seen.values())
+
+    await until(sandbox.client, POD_MIGRATIONS, sandbox.namespace, lambda seen: moving(seen) == len(apps))
+    sandbox.behave()
+    done = await draining
+    assert done.code == 0, done.out
+    await asyncio.to_thread(installed.control_plane.kubectl, "delete", "nodeclaims", source)
+
+
+async def _claim_node(
+    control_plane: ControlPlane, sandbox: Sandbox, node: str, removed_in: timedelta
+) -> None:
+    """Create a NodeClaim as if Karpenter had created the node, and were about to remove it."""
+    removed_at = datetime.now(UTC) + removed_in
+    name = {"plural": "nodeclaims", "singular": "nodeclaim", "kind": "NodeClaim"}
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "nodeclaims.karpenter.sh"},
+        "spec": {"group": "karpenter.sh", "scope": "Cluster", "names": name, "versions": [version]},
+    }  # fmt: skip
+    timestamp = {"karpenter.sh/nodeclaim-termination-timestamp": removed_at.isoformat(timespec="seconds")}
+    claim = {
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "status": {"nodeName": node},
+        "metadata": {"name": node, "annotations": timestamp},
+    }  # fmt: skip
+    for item in (crd, claim):
+        await asyncio.to_thread(control_plane.kubectl, "apply", "-f", "-", stdin=json.dumps(item))
+        if item is crd:
+            established = ("wait", "--for=condition=Established", "crd/nodeclaims.karpenter.sh")
+            await asyncio.to_thread(control_plane.kubectl, *established)
+    labels = {KARPENTER_NODE_POOL_LABEL: "default"}
+    await sandbox.client.patch(NODES, node, merge_patch({"metadata": {"labels": labels}}))
 
 
 @pytest.mark.full
 async def test_a_forged_review_moves_nothing(installed: Installed, sandbox: Sandbox) -> None:
-    """Whoever reaches the port but does not know the path can't have a pod of another user moved."""
+    """A client that reaches the port but does not know the path can't have another user's pod moved."""
     await sandbox.deployment(1)
     await installed.start()
     (pod,) = await sandbox.pods()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.client_truth.disturbances import EVERY_KIND, Disturbance
-from tests.e2e.client_truth.endurance import endure
+from tests.e2e.client_truth.disturbed_informers import run_disturbances
 from tests.testbed import ControlPlane, Options
 from tests.testbed.filler.processes import Filling, fill_nodes, fill_pods
 
@@ -25,7 +25,7 @@ async def test_caches_of_30000_pods_equal_a_fresh_list_after_five_minutes(tmp_pa
         filling = Filling(plane.kubeconfig, nodes=NODES, pods=PODS, etcd=plane.etcd_url)
         await fill_nodes(filling)
         await asyncio.to_thread(fill_pods, filling)
-        followers = await endure(plane, _for(LASTS_S))
+        followers = await run_disturbances(plane, _for(LASTS_S))
     for follower in followers:
         print(f"{follower}: worst staleness {follower.worst_staleness_s:.1f} s, {follower.informer.counts}")
     assert len(followers[0].held) >= PODS

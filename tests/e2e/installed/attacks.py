@@ -1,4 +1,4 @@
-"""What an attacker who holds the token of one of our service accounts would try, as data.
+"""Requests that an attacker with the token of one of our service accounts would try, as data.
 
 Every request is valid: an administrator may make it. `by` says who must refuse it to our account: RBAC, which
 does not grant the verb, or an admission policy, which restricts a verb that is granted.
@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from rescheduler.api.well_known_names import GUARD_WEBHOOK, SCHEDULING_GATE, STEERING_WEBHOOK, install_labels
 from rescheduler.install.object_metadata import DAEMON, WEBHOOK, labels
 from rescheduler.migrations.labels_and_names import ANNOTATIONS, MIGRATION_ID_LABEL
+from rescheduler.steering.webhook.eviction_decision import eviction_migration_name
 from rescheduler.steering.webhook.webhook_configurations import WEBHOOK_SECRET
 
 __all__ = [
@@ -30,7 +31,9 @@ __all__ = [
 HOME: Final = "rescheduler"
 """Where we are installed."""
 SHOP: Final = "shop"
-"""Where somebody else's workloads are."""
+"""Where another user's workloads are."""
+TRUSTED: Final = "trusted"
+"""Where an administrator allows privileged copies."""
 NODE: Final = "worker"
 
 MERGE: Final = "application/merge-patch+json"
@@ -152,11 +155,11 @@ _REGISTRATION_CHANGES: Final = {
 
 
 def stage() -> list[dict[str, Any]]:
-    """What is in the cluster beside the manifests, before anybody attacks."""
+    """What is in the cluster in addition to the manifests, before any attack."""
     owner = {**_MIGRATION, "controller": True}
     in_shop: list[dict[str, Any]] = [
         _object("v1", "Secret", "password", stringData={"password": "secret"}),
-        _object("v1", "ServiceAccount", "shop"),
+        *(_object("v1", "ServiceAccount", name) for name in ("shop", "operator", "reader", "deployer")),
         _object("apps/v1", "Deployment", "web", spec={**_SELECTED, "replicas": 0}),
         _object("apps/v1", "ReplicaSet", "web", spec={**_SELECTED, "replicas": 0}),
         _object("apps/v1", "StatefulSet", "web", spec={**_SELECTED, "replicas": 0, "serviceName": "web"}),
@@ -197,12 +200,74 @@ def stage() -> list[dict[str, Any]]:
         item["metadata"]["namespace"] = SHOP
     node = _object("v1", "Node", NODE)
     node["metadata"] |= {"labels": {"pool": "a"}, "annotations": {"note": "mine"}}
+    reading = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
+    deploying = {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["patch"]}
+    trusted = _object("v1", "Namespace", TRUSTED)
+    trusted["metadata"]["labels"] = {"rescheduler.dev/privileged-copies": "true"}
     return [
         _object("v1", "Namespace", SHOP),
+        trusted,
+        _object("v1", "ServiceAccount", "operator")
+        | {"metadata": {"name": "operator", "namespace": TRUSTED}},
+        *(
+            _object("rbac.authorization.k8s.io/v1", "ClusterRole", name, rules=[rule])
+            for name, rule in (("reading", reading), ("deploying", deploying))
+        ),
+        *(
+            _bound(account, role)
+            for account, role in (
+                ("operator", "cluster-admin"),
+                ("reader", "reading"),
+                ("deployer", "deploying"),
+            )
+        ),
         node,
         {**_object("v1", "Secret", "other"), "metadata": {"name": "other", "namespace": HOME}},
         *in_shop,
     ]
+
+
+def _bound(account: str, role: str) -> dict[str, Any]:
+    return _object(
+        "rbac.authorization.k8s.io/v1",
+        "ClusterRoleBinding",
+        f"{account}-{role}",
+        roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        subjects=[{"kind": "ServiceAccount", "name": account, "namespace": SHOP}],
+    )
+
+
+def _copy(name: str, namespace: str = SHOP, labels: dict[str, str] | None = None, **spec: Any) -> Request:
+    """Create a pod that has all that a copy of a pod of a ReplicaSet needs."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    item = pod("copy-2", namespace, {**_GATED, **spec}, ownerReferences=[_MIGRATION], labels=labels or {})
+    return Request(name, "POST", path, item, POLICY)
+
+
+def _contained(**more: Any) -> list[dict[str, Any]]:
+    return [{**_CONTAINER, **more}]
+
+
+def _in_anothers_name(path: str, change: Any) -> tuple[Request, ...]:
+    """Attempts to make a write look like another user's."""
+    entry = {
+        "manager": "kubectl",
+        "operation": "Update",
+        "apiVersion": "apps/v1" if path.startswith("/apis/apps/") else "v1",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:metadata": {"f:labels": {"f:x": {}}}},
+    }
+    forged = [{"op": "add", "path": "/metadata/managedFields/-", "value": entry}]
+    return (
+        _patch(f"write as another field manager: {path}", f"{path}?fieldManager=kubectl", change, POLICY),
+        _patch(
+            f"invent a field manager: {path}",
+            path,
+            forged,
+            POLICY,
+            content_type="application/json-patch+json",
+        ),
+    )
 
 
 def _create(name: str, path: str, body: dict[str, Any], by: str = RBAC, **more: Any) -> Request:
@@ -229,7 +294,7 @@ _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 _RBAC_API: Final = "/apis/rbac.authorization.k8s.io/v1"
 
 BOTH: Final = (
-    # Becoming somebody else.
+    # Impersonation.
     _create(
         "mint a token for the daemon through a Secret", f"/api/v1/namespaces/{HOME}/secrets", _TOKEN_SECRET
     ),
@@ -366,6 +431,62 @@ DAEMONS: Final = (
         "/api/v1/namespaces/kube-system/pods",
         pod("miner", "kube-system", spec=_GATED, ownerReferences=[_MIGRATION]),
         POLICY,
+    ),
+    # Copies that are more than a copy.
+    *(_copy(f"create a copy with {each}", **{each: True}) for each in ("hostNetwork", "hostPID", "hostIPC")),
+    _copy("create a copy with a hostPath", volumes=[{"name": "v", "hostPath": {"path": "/"}}]),
+    *(
+        _copy(f"create a copy with {what}", containers=_contained(securityContext=context), hostUsers=False)
+        for what, context in (
+            ("a privileged container", {"privileged": True}),
+            ("a container that may change the host", {"capabilities": {"add": ["SYS_ADMIN"]}}),
+            ("a container that sees all of /proc", {"procMount": "Unmasked"}),
+        )
+    ),
+    _copy(
+        "create a copy with a privileged init container",
+        initContainers=_contained(name="init", securityContext={"privileged": True}),
+    ),
+    *(
+        _copy(f"create a copy that is {what}", serviceAccountName=account)
+        for what, account in (
+            ("cluster-admin", "operator"),
+            ("able to read Secrets", "reader"),
+            ("able to change Deployments", "deployer"),
+        )
+    ),
+    _copy("create a copy with the webhook's account", HOME, serviceAccountName=WEBHOOK),
+    _copy("create a copy that gets the webhook's requests", HOME, labels("webhook")),
+    *(
+        _copy(f"create a copy with the webhook's Secret {how}", HOME, **spec)
+        for how, spec in (
+            ("as a volume", {"volumes": [{"name": "v", "secret": {"secretName": WEBHOOK_SECRET}}]}),
+            (
+                "in a volume",
+                {
+                    "volumes": [
+                        {"name": "v", "projected": {"sources": [{"secret": {"name": WEBHOOK_SECRET}}]}}
+                    ]
+                },
+            ),
+            (
+                "as its environment",
+                {"containers": _contained(envFrom=[{"secretRef": {"name": WEBHOOK_SECRET}}])},
+            ),
+            (
+                "in its environment",
+                {
+                    "containers": _contained(
+                        env=[
+                            {
+                                "name": "KEY",
+                                "valueFrom": {"secretKeyRef": {"name": WEBHOOK_SECRET, "key": "tls.key"}},
+                            }
+                        ]
+                    )
+                },
+            ),
+        )
     ),
     # Changes of pods.
     _patch(
@@ -540,9 +661,15 @@ DAEMONS: Final = (
         {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
         POLICY,
     ),
+    # Who wrote what.
+    *_in_anothers_name(f"/api/v1/nodes/{NODE}", {"spec": {"unschedulable": True}}),
+    *_in_anothers_name(f"{_PODS}/web-1", {"metadata": {"labels": {MIGRATION_ID_LABEL: "x"}}}),
+    *_in_anothers_name(
+        f"{_APPS}/deployments/web", {"metadata": {"annotations": {"rescheduler.dev/failed-attempts": "{}"}}}
+    ),
     # Budgets, Events, its own objects.
     _create(
-        "create a budget that nobody removes",
+        "create a budget that is never removed",
         _BUDGETS,
         _object("policy/v1", "PodDisruptionBudget", "x-rescheduler-pdb", spec={"maxUnavailable": 0}),
         POLICY,
@@ -631,6 +758,23 @@ WEBHOOKS: Final = (
                 "sourceNode": NODE,
                 "strategy": "Manual",
                 "reason": "x",
+            },
+        ),
+        POLICY,
+    ),
+    _create(
+        "nominate a pending pod of another user",
+        f"/apis/rescheduler.dev/v1alpha1/namespaces/{SHOP}/podmigrations",
+        _object(
+            "rescheduler.dev/v1alpha1",
+            "PodMigration",
+            eviction_migration_name("1"),
+            spec={
+                "pod": {"name": "web-1", "uid": "1"},
+                "sourceNode": NODE,
+                "strategy": "Eviction",
+                "handover": "Adopt",
+                "rooms": [{"namespace": "bank", "name": "vault", "uid": "2", "node": NODE}],
             },
         ),
         POLICY,
@@ -731,6 +875,23 @@ JOB: Final = (
         _PODS,
         pod("web-2", spec=_GATED, ownerReferences=[_MIGRATION]),
     ),
+    _copy(
+        "create the copy of a pod with its own account and all that baseline allows",
+        serviceAccountName="shop",
+        containers=_contained(
+            securityContext={"capabilities": {"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]}},
+            envFrom=[{"secretRef": {"name": WEBHOOK_SECRET}}],
+        ),
+        volumes=[{"name": "v", "secret": {"secretName": "password"}}],
+    ),
+    _copy(
+        "create a privileged copy where an administrator allows it",
+        TRUSTED,
+        serviceAccountName="operator",
+        hostNetwork=True,
+        containers=_contained(securityContext={"privileged": True}),
+    ),
+    _copy("create the copy of its own pod", HOME, labels("daemon"), serviceAccountName=DAEMON),
     _create("create the copy of a bare pod", _PODS, pod("rescheduled-db-x", spec=_GATED, **_COPY_MARKS)),
     _patch(
         "mark a pod",

@@ -36,7 +36,10 @@ def apply_manifests(control_plane: ControlPlane, *arguments: str) -> None:
 
 
 def objects_of_others(control_plane: ControlPlane) -> dict[str, tuple[str, str]]:
-    """Return uid and resourceVersion of everything in the cluster that does not change by itself."""
+    """Return uid and resourceVersion of everything in the cluster that does not change by itself.
+
+    An aggregated ClusterRole has its rules in place of the version, because the controller manager writes it.
+    """
     kinds = control_plane.kubectl("api-resources", "--namespaced", "--verbs=list", "-o", "name").split()
     wanted = [kind for kind in kinds if kind.partition(".")[0] not in _VOLATILE]
     found: dict[str, tuple[str, str]] = {}
@@ -45,5 +48,6 @@ def objects_of_others(control_plane: ControlPlane) -> dict[str, tuple[str, str]]
         for item in listed["items"]:
             about = item["metadata"]
             name = f"{item['kind']} {about.get('namespace', '')}/{about['name']}"
-            found[name] = (about["uid"], about["resourceVersion"])
+            version = json.dumps(item["rules"]) if "aggregationRule" in item else about["resourceVersion"]
+            found[name] = (about["uid"], version)
     return found

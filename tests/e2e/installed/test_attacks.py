@@ -1,4 +1,4 @@
-"""With the token of each shipped service account, what is beyond its task is refused by the real server."""
+"""The API server refuses every shipped service account what is beyond its task."""
 
 import json
 import ssl
@@ -14,6 +14,7 @@ import pytest
 from kubevalues.connections import ClosingConnector
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME
 from rescheduler.install.object_metadata import DAEMON, WEBHOOK
+from rescheduler.kube.client import FIELD_MANAGER
 from tests.e2e.installed import attacks
 from tests.e2e.installed.attacks import BOTH, DAEMONS, HOME, JOB, POLICY, WEBHOOKS, WEBHOOKS_JOB, Request
 from tests.testbed import ControlPlane, Part
@@ -22,7 +23,7 @@ from tests.testbed.options import Options
 STILL = Options(
     flags={Part.CONTROLLER_MANAGER: ("--controllers=validatingadmissionpolicy-status-controller",)}
 )
-"""Nobody else touches the objects: a pod stays although its owner is not there."""
+"""No controller touches the objects: a pod stays although its owner doesn't exist."""
 
 Send = Callable[..., Awaitable[tuple[int, dict[str, Any]]]]
 Eventually = Callable[..., Awaitable[Any]]
@@ -72,6 +73,9 @@ async def send(control_plane: ControlPlane, tokens: dict[str, str]) -> AsyncIter
         async def sent(request: Request, whom: str, *, dry_run: bool = False) -> tuple[int, dict[str, Any]]:
             headers = {"Authorization": f"Bearer {tokens[whom]}", "Content-Type": request.content_type}
             path = request.path
+            if request.method not in {"GET", "DELETE"} and "fieldManager" not in path:
+                # As our programs do.
+                path += ("&" if "?" in path else "?") + f"fieldManager={FIELD_MANAGER}"
             if dry_run and request.method != "GET":
                 path += ("&" if "?" in path else "?") + "dryRun=All"
             async with session.request(
@@ -121,7 +125,7 @@ ATTACKS = [
 @pytest.mark.parametrize(("account", "request_"), ATTACKS)
 async def test_an_attack_is_refused(account: str, request_: Request, send: Send, enforced: None) -> None:
     if request_.is_dry_run:
-        # Else it might be refused because it makes no sense.
+        # Else it might be refused because it is invalid.
         code, said = await send(request_, "admin", dry_run=True)
         assert code < 300, said
     code, said = await send(request_, account)

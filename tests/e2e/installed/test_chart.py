@@ -1,4 +1,4 @@
-"""What Helm makes of the chart is what `rescheduler manifests` prints."""
+"""Helm renders the chart to the objects that `rescheduler manifests` prints."""
 
 import subprocess
 from pathlib import Path
@@ -20,6 +20,7 @@ CHOSEN: dict[str, dict[str, Any]] = {
         "image": {"repository": "registry.example/rescheduler", "tag": "1.2.3", "pullPolicy": "Always"},
         "imagePullSecrets": [{"name": "pull"}],
         "logLevel": "debug",
+        "dryRun": False,
         "args": {"cpuThreshold": 70, "enabledStrategies": ["NodeMaintenance"]},
         # Helm merges maps with the defaults: all that they say has to be said again.
         "daemon": {
@@ -27,11 +28,28 @@ CHOSEN: dict[str, dict[str, Any]] = {
             "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
         },
         "webhook": {"replicas": 1, "extenderOnly": True},
+        "podAnnotations": {"example.com/team": "sre"},
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [{"key": "arch", "operator": "Exists"}]}]
+                }
+            }
+        },
         "nodeSelector": {"pool": "system"},
         "tolerations": [{"key": "system", "operator": "Exists"}],
         "priorityClassName": "system-cluster-critical",
     },
+    "with alerts": {"prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}}},
+    "with a ServiceMonitor": {
+        "serviceMonitor": {"enabled": True, "interval": "15s", "labels": {"release": "prometheus"}}
+    },
     "without the webhook": {"webhook": {"enabled": False}},
+    "without the web page": {"web": {"enabled": False, "tlsSecret": "page-tls"}},
+    "with the web page served by a Service": {
+        "web": {"actions": True, "tlsSecret": "page-tls", "hosts": "page.example"},
+        "networkPolicies": {"webFrom": [{"podSelector": {}}]},
+    },
     "without admission policies": {"admissionPolicies": {"enabled": False}},
     "with moves in system namespaces": {"admissionPolicies": {"systemNamespaces": True}},
 }
@@ -45,7 +63,7 @@ def rendered(values: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def by_name(items: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Without what differs on purpose: Helm makes the namespace, and an annotation keeps the definition."""
+    """Drop what differs on purpose: Helm creates the namespace, and an annotation keeps the definition."""
     for item in items:
         item["metadata"].pop("annotations", None)
         if item["kind"] == "ConfigMap":  # the same file, laid out differently

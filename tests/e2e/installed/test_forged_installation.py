@@ -80,7 +80,7 @@ async def in_tenant(client: Client) -> dict[str, tuple[str, str]]:
     return found
 
 
-async def test_a_tenants_objects_neither_receive_nor_hold_up_what_people_ask_for(
+async def test_a_tenants_objects_neither_receive_nor_hold_up_what_users_request(
     client: Client, control_plane: ControlPlane, start_kubelet: Play, run: Run, tmp_path: Path
 ) -> None:
     kubelet = await start_kubelet({"pods": [AT_ONCE]}, nodes=2)

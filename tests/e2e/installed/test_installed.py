@@ -10,17 +10,26 @@ import json
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from rescheduler.api.migration_journal import HISTORY_CONFIG_MAP, decode_journal
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME
 from rescheduler.api.well_known_names import EMPTY_CONDITION, MAINTENANCE_LABEL
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
-from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, POD_DISRUPTION_BUDGETS, merge_patch
+from rescheduler.daemon.own_objects import read_state
+from rescheduler.kube.api_resources import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    LEASES,
+    POD_DISRUPTION_BUDGETS,
+    merge_patch,
+)
 from rescheduler.kube.client import Client
 from tests.e2e.permissions import DAEMON, WEBHOOK, kubeconfig_as
 from tests.stories import objects
@@ -82,6 +91,10 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory, manifests: str) -> I
         yield started
 
 
+def _end_of(log: str) -> str:
+    return Path(log).read_text()[-2000:]
+
+
 @contextlib.asynccontextmanager
 async def program(
     client: Client, name: str, kubeconfig: Path, folder: Path, **changed: str
@@ -105,7 +118,7 @@ async def program(
         )
         try:
             yield
-            assert process.returncode is None, f"{name} has ended, see {log.name}"
+            assert process.returncode is None, f"{name} has ended:\n{_end_of(log.name)}"
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
@@ -115,7 +128,8 @@ async def program(
 @pytest.fixture
 async def installed(
     client: Client, control_plane: ControlPlane, tmp_path: Path, unused_tcp_port_factory: Callable[[], int]
-) -> AsyncIterator[None]:
+) -> AsyncIterator[Path]:
+    """Yield the configuration file, as it is installed: a dry run."""
     config = tmp_path / "rescheduler.yaml"
     data = (await client.get(CONFIG_MAPS, f"{HOME}/rescheduler"))["data"]
     config.write_text(data["rescheduler.yaml"])
@@ -139,20 +153,21 @@ async def installed(
             "rescheduler",
             kubeconfig_as(control_plane, DAEMON, HOME, tmp_path, installed=True),
             tmp_path,
-            **{"--config": str(config), "--port": "0"},
+            **{"--config": str(config), "--port": "0", "--web-port": "0"},
         ),
     ):
-        yield
+        yield config
 
 
-async def test_a_cluster_of_twenty_nodes_is_balanced_a_node_emptied_and_all_removed_without_a_trace(
+async def test_twenty_nodes_with_a_fresh_installation(
     client: Client,
     namespace: str,
     start_kubelet: Callable[..., Awaitable[Any]],
     eventually: Eventually,
     control_plane: ControlPlane,
-    installed: None,
+    installed: Path,
 ) -> None:
+    """The plan is only reported at first; then the cluster is balanced, and a node is drained."""
     kubelet = await start_kubelet({"pods": [AT_ONCE]}, nodes=NODES_COUNT)
     sandbox = Sandbox(client, namespace, kubelet, await until_usable(client, kubelet, NODES_COUNT))
     first, *others = sandbox.nodes
@@ -167,6 +182,17 @@ async def test_a_cluster_of_twenty_nodes_is_balanced_a_node_emptied_and_all_remo
     for node in others[9:]:
         await sandbox.cordon(node, on=False)
 
+    async def shows_what_it_would_move() -> bool:
+        status = (await read_state(client, HOME))[1]
+        return status is not None and status.dry_run is not None and status.dry_run.moves > 0
+
+    # As installed, it only counts: the other Lease is free, and nothing moves.
+    await eventually(shows_what_it_would_move)
+    assert (await client.list(POD_MIGRATIONS)).items == []
+    leases = [item["metadata"]["name"] for item in (await client.list(LEASES, namespace=HOME)).items]
+    assert leases == ["rescheduler-dry-run"]
+    _execute(installed)
+
     async def counts() -> Counter[str]:
         pods = (await client.list(PODS, namespace=namespace)).items
         found = Counter(pod.node for pod in pods if pod.is_ready and not pod.is_terminating)
@@ -178,26 +204,26 @@ async def test_a_cluster_of_twenty_nodes_is_balanced_a_node_emptied_and_all_remo
 
     await eventually(is_balanced, timeout_s=120)
 
-    async def is_told(status: str | None) -> bool:
+    async def is_reported(status: str | None) -> bool:
         found = (await client.get(NODES, first)).condition(EMPTY_CONDITION)
         return (found.status if found is not None else None) == status
 
     await client.patch(NODES, first, merge_patch({"metadata": {"labels": {MAINTENANCE_LABEL: "true"}}}))
-    await eventually(lambda: is_told("True"), timeout_s=120)
+    await eventually(lambda: is_reported("True"), timeout_s=120)
     assert (await counts())[first] == 0
     assert (await client.get(NODES, first)).unschedulable
     await client.patch(NODES, first, merge_patch({"metadata": {"labels": {MAINTENANCE_LABEL: None}}}))
-    await eventually(lambda: is_told(None))
+    await eventually(lambda: is_reported(None))
 
     async def is_back() -> bool:
         return not (await client.get(NODES, first)).unschedulable
 
     await eventually(is_back)
-    # Once more: what is told again is counted, not written anew.
+    # Once more: a repeated Event is counted, not created again.
     await client.patch(NODES, first, merge_patch({"metadata": {"labels": {MAINTENANCE_LABEL: "true"}}}))
-    await eventually(lambda: is_told("True"), timeout_s=120)
+    await eventually(lambda: is_reported("True"), timeout_s=120)
     await client.patch(NODES, first, merge_patch({"metadata": {"labels": {MAINTENANCE_LABEL: None}}}))
-    await eventually(lambda: is_told(None))
+    await eventually(lambda: is_reported(None))
     await eventually(is_back)
 
     async def is_quiet() -> bool:
@@ -205,6 +231,113 @@ async def test_a_cluster_of_twenty_nodes_is_balanced_a_node_emptied_and_all_remo
         return all((item.get("status") or {}).get("finishedAt") for item in items)
 
     await eventually(is_quiet)
+
+    async def is_in_the_journal() -> bool:
+        """As the installed account, under the installed policies."""
+        moved = {item["metadata"]["uid"] for item in (await client.list(POD_MIGRATIONS)).items}
+        found = (
+            await client.list(CONFIG_MAPS, namespace=HOME, fields=f"metadata.name={HISTORY_CONFIG_MAP}")
+        ).items
+        return bool(found) and moved <= {
+            entry.uid for entry in decode_journal(found[0]["data"], datetime.now(UTC))
+        }
+
+    await eventually(is_in_the_journal)
+
+
+def _execute(config: Path) -> None:
+    text = config.read_text()
+    assert "dryRun: true" in text
+    config.write_text(text.replace("dryRun: true", "dryRun: false"))
+
+
+def as_person(control_plane: ControlPlane, role: str, folder: Path) -> Path:
+    """Return a kubeconfig of a user who has this role of ours, and nothing else."""
+    user = f"{role}-user"
+    control_plane.kubectl(
+        "create", "clusterrolebinding", user, f"--clusterrole=rescheduler-{role}.{HOME}", f"--user={user}"
+    )
+    control_plane.kubectl(
+        "create", "rolebinding", user, "-n", HOME, f"--role=rescheduler-{role}", f"--user={user}"
+    )
+    content = yaml.safe_load(control_plane.kubeconfig.read_text())
+    for each in content["users"]:
+        each["user"]["as"] = user
+    path = folder / f"{role}.kubeconfig"
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(content))
+    return path
+
+
+async def test_each_command_works_with_the_role_that_the_docs_name(
+    client: Client,
+    namespace: str,
+    start_kubelet: Callable[..., Awaitable[Any]],
+    control_plane: ControlPlane,
+    installed: Path,
+    eventually: Eventually,
+    tmp_path: Path,
+) -> None:
+    """docs/permissions.md: viewers see all and change nothing; operators move, drain, cancel and pause."""
+    _execute(installed)
+
+    async def leads() -> bool:
+        items = (await client.list(LEASES, namespace=HOME, fields="metadata.name=rescheduler")).items
+        return bool(items and items[0]["spec"].get("holderIdentity"))
+
+    await eventually(leads)
+    kubelet = await start_kubelet({"pods": [AT_ONCE]}, nodes=2)
+    sandbox = Sandbox(client, namespace, kubelet, await until_usable(client, kubelet, 2))
+    first, second = sandbox.nodes
+    await client.create(
+        DEPLOYMENTS, objects.deployment(namespace, "app", 2, objects.pod_spec(kubelet.name, cpu="100m"))
+    )
+    pods = await sandbox.until_ready(2, app="app")
+    source = pods[0]
+    pod = f"{namespace}/{source['metadata']['name']}"
+    target = second if pods[0]["spec"]["nodeName"] == first else first
+    people = {role: as_person(control_plane, role, tmp_path) for role in ("viewer", "operator")}
+
+    async def run(role: str, *arguments: str) -> tuple[int | None, str]:
+        process = await asyncio.create_subprocess_exec(
+            *command(*arguments),
+            env={"KUBECONFIG": str(people[role]), "PATH": "/usr/bin"},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        out, _ = await asyncio.wait_for(process.communicate(), 90)
+        return process.returncode, out.decode()
+
+    looks = [
+        ("status",),
+        ("plan",),
+        ("explain", "pod", pod),
+        ("explain", "node", first),
+        ("migrations",),
+        ("history",),
+    ]
+    asked = [(role, arguments) for role in people for arguments in looks]
+    answers = await asyncio.gather(*(run(role, *arguments) for role, arguments in asked))
+    for question, (code, out) in zip(asked, answers, strict=True):
+        assert code in {0, 3}, (question, out)
+        assert "cannot" not in out, (question, out)
+    assert "probing the webhook needs permission to create pods" in answers[0][1], answers[0]
+    refused = [("move", pod, "--to", target), ("drain", first), ("pause",)]
+    answers = await asyncio.gather(*(run("viewer", *arguments) for arguments in refused))
+    for arguments, (code, out) in zip(refused, answers, strict=True):
+        assert code == 1, (arguments, out)
+        assert "forbidden" in out.lower() or "cannot" in out, (arguments, out)
+    for arguments in (
+        ("move", pod, "--to", target),
+        ("undo", "--since", "10m", "-n", namespace, "--yes"),
+        # By the daemon's configuration: the pods are young.
+        ("drain", first, "--config", str(installed)),
+        ("undrain", first),
+        ("pause", "--why", "a test"),
+        ("resume",),
+    ):
+        code, out = await run("operator", *arguments)
+        assert code == 0, (arguments, out)
 
 
 @pytest.mark.full

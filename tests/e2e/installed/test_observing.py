@@ -1,4 +1,4 @@
-"""Metrics, alert rules and their tests, as promtool sees them."""
+"""Metrics, alert rules and their tests, checked by promtool."""
 
 import subprocess
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ def test_names_and_help_texts_follow_the_conventions_of_prometheus() -> None:
             at=datetime.now(UTC),
             took_s=0.1,
             planning_s=0.1,
-            snapshot=None,  # type: ignore[arg-type]  # nobody looks at it
+            snapshot=None,  # type: ignore[arg-type]  # not read
             plan=plan,
             usage_source="",
             is_carried_out=True,

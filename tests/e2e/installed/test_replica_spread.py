@@ -65,9 +65,10 @@ async def roll_out(client: Client, namespace: str, revision: str) -> None:
         pytest.param("zone-a", id="nodes of one zone"),
     ],
 )
-async def test_two_replicas_are_on_two_nodes_also_after_rollouts_and_if_one_node_is_much_fuller(
+async def test_replicas_run_on_different_nodes(
     client: Client, namespace: str, start_kubelet: Play, eventually: Eventually, zone: str | None
 ) -> None:
+    """Also after rollouts, and if one node is much fuller."""
     kubelet = await start_kubelet({"pods": [AT_ONCE]}, nodes=2)
     _, full = sorted(kubelet.played)
     for node in kubelet.played:

@@ -1,4 +1,4 @@
-"""A control plane of its own: a plan looks at the whole cluster, and others leave things behind in theirs."""
+"""A separate control plane, because a plan reads the whole cluster."""
 
 from collections.abc import Iterator
 

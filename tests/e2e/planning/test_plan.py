@@ -1,4 +1,4 @@
-"""`plan`, `explain` and `snapshot` on the real thing: what is planned from a file is what is planned live."""
+"""`plan`, `explain` and `snapshot` on a real control plane: a saved cluster gives the same plan."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ class Done(NamedTuple):
 
 @pytest.fixture
 def run(control_plane: ControlPlane):
-    """Another process, as a person starts it."""
+    """Run a command in another process, as a user does."""
 
     async def rescheduler(*arguments: object) -> Done:
         process = await asyncio.create_subprocess_exec(
@@ -85,7 +85,7 @@ async def lopsided(client: Client, namespace: str, start_kubelet, eventually):
 
 
 def in_an_hour() -> str:
-    """When all pods are old enough to be moved."""
+    """Return a time when all pods are old enough to be moved."""
     return (datetime.now(UTC) + timedelta(hours=1)).isoformat()
 
 
@@ -109,9 +109,9 @@ async def test_a_plan_is_made_explained_saved_and_made_again_from_the_file(
     assert {(move["from"], move["handover"]) for move in ours} == {(lopsided, "Adopt")}
 
     pod = ours[0]["pod"]
-    told = json.loads((await run("explain", "pod", pod, "--now", now, "-o", "json")).out)
-    assert told["mayMove"] is True
-    assert ours[0]["to"] in told["places"]["available"]
+    reported = json.loads((await run("explain", "pod", pod, "--now", now, "-o", "json")).out)
+    assert reported["mayMove"] is True
+    assert ours[0]["to"] in reported["places"]["available"]
     node = json.loads((await run("explain", "node", lopsided, "--now", now, "-o", "json")).out)
     assert pod in {each["pod"] for each in node["pods"]}
 
@@ -119,7 +119,7 @@ async def test_a_plan_is_made_explained_saved_and_made_again_from_the_file(
 async def test_the_anonymous_file_gives_the_same_plan_in_other_words(run, lopsided, namespace, tmp_path):
     named, hidden, now = tmp_path / "named.json", tmp_path / "hidden.json", in_an_hour()
     assert (await run("snapshot", named)).code == 0
-    assert (await run("snapshot", hidden, "--from", named, "--anonymise")).code == 0
+    assert (await run("snapshot", hidden, "--from", named, "--anonymize")).code == 0
     assert namespace not in hidden.read_text()
     assert lopsided not in hidden.read_text()
     plans = [

@@ -1,5 +1,5 @@
-"""Random clusters, a real kube-scheduler that is asked about them, and judges that must say the same.
+"""Compare our rules and the simulated scheduler with a real kube-scheduler on random clusters.
 
-`generator` makes the clusters and the pods to ask about, `oracle` asks the real scheduler, `judges` are
-those who are compared with it: functions of plain objects, so that another one is a line more.
+`generator` makes the clusters and the pods to ask about, `oracle` asks the real scheduler, and
+`rule_implementations` has the functions of plain objects that are compared with it.
 """

@@ -1,11 +1,11 @@
-"""Writes down anew what the real scheduler answers: python -m tests.e2e.scheduler_truth [PAIRS] [SEED]"""
+"""Record the answers of the real scheduler: python -m tests.e2e.scheduler_truth [PAIRS] [SEED]"""
 
 import asyncio
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.e2e.scheduler_truth.generator import worlds
+from tests.e2e.scheduler_truth.generator import random_clusters
 from tests.e2e.scheduler_truth.oracle import oracle
 from tests.e2e.scheduler_truth.recorded import RECORD, Recorded, write
 
@@ -14,12 +14,12 @@ async def record(pairs: int, seed: int) -> None:
     found: list[Recorded] = []
     with tempfile.TemporaryDirectory() as folder:
         async with oracle(Path(folder) / "control-plane") as real:
-            for world in worlds(seed, pairs):
-                async with real.living_in(world) as objects:
-                    # The first answers may be early ones; by the second time, everything has been heard of.
-                    await real.ask(world.questions[:1])
-                    said = await real.ask(world.questions)
-                    asked = zip(world.questions, said, strict=True)
+            for cluster in random_clusters(seed, pairs):
+                async with real.running_in(cluster) as objects:
+                    # The first answers may be too early; the second time, the scheduler knows all objects.
+                    await real.ask(cluster.questions[:1])
+                    said = await real.ask(cluster.questions)
+                    asked = zip(cluster.questions, said, strict=True)
                     answers = [(pod, question.node, truth) for question, (pod, truth) in asked]
                     found.append(Recorded(objects, answers))
     write(RECORD, seed, found)

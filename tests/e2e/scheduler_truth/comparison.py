@@ -1,13 +1,13 @@
-"""One world: the real scheduler's answers against every judge's."""
+"""Compare the real scheduler's answers with every implementation, for one random cluster."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tests.e2e.scheduler_truth.judges import JUDGES, disagreement
 from tests.e2e.scheduler_truth.oracle import Oracle
+from tests.e2e.scheduler_truth.random_cluster import Object, Question, RandomCluster
+from tests.e2e.scheduler_truth.rule_implementations import IMPLEMENTATIONS, disagreement
 from tests.e2e.scheduler_truth.verdicts import Refused
-from tests.e2e.scheduler_truth.worlds import Object, Question, World
 
 __all__ = ["Disagreement", "compare", "faults"]
 
@@ -19,14 +19,14 @@ class Disagreement(NamedTuple):
     faults: list[str]
 
 
-async def compare(world: World, oracle: Oracle, seen: Counter[str]) -> list[Disagreement]:
+async def compare(cluster: RandomCluster, oracle: Oracle, seen: Counter[str]) -> list[Disagreement]:
     """What is left after asking again. What was agreed on is counted in `seen`, by its rule.
 
-    The scheduler hears of new objects a moment later than we do, so an answer that surprises may be an
+    The scheduler receives new objects a moment later than we do, so an answer that surprises may be an
     early one; asked again, it is not.
     """
-    async with oracle.living_in(world) as objects:
-        left: Sequence[Question] = world.questions
+    async with oracle.running_in(cluster) as objects:
+        left: Sequence[Question] = cluster.questions
         doubts: list[Disagreement] = []
         for _ in range(_TRIES):
             doubts = []
@@ -43,8 +43,14 @@ async def compare(world: World, oracle: Oracle, seen: Counter[str]) -> list[Disa
 
 
 def faults(
-    objects: Sequence[Object], pod: Object, node: str, truth: Refused | str, judges: Iterable[str] = JUDGES
+    objects: Sequence[Object],
+    pod: Object,
+    node: str,
+    truth: Refused | str,
+    implementations: Iterable[str] = IMPLEMENTATIONS,
 ) -> list[str]:
-    """One line per judge that disagrees."""
-    found = ((name, disagreement(truth, JUDGES[name](objects, pod, node))) for name in judges)
+    """Return one line per implementation that disagrees."""
+    found = (
+        (name, disagreement(truth, IMPLEMENTATIONS[name](objects, pod, node))) for name in implementations
+    )
     return [f"{name}: {fault}" for name, fault in found if fault]

@@ -1,4 +1,4 @@
-"""The real kube-scheduler, asked whether a pod fits a node.
+"""Ask the real kube-scheduler whether a pod fits a node.
 
 A pod is tied to its node by the profile it asks for: there is one per node, whose enforced node affinity
 names it. The pod itself stays as it is, so nothing about it changes: an affinity of its own would change
@@ -24,10 +24,10 @@ from rescheduler.kube.api_resources import ApiResource, api_resource, identity_o
 from rescheduler.kube.client import Client
 from rescheduler.kube.errors import NotFound
 from rescheduler.kube.http_transport import HttpTransport
-from tests.e2e.scheduler_truth import worlds
+from tests.e2e.scheduler_truth import random_cluster
 from tests.e2e.scheduler_truth.extender import FOR_REAL, VERB, stopping_extender
+from tests.e2e.scheduler_truth.random_cluster import Object, Question, RandomCluster
 from tests.e2e.scheduler_truth.verdicts import Refused, verdict
-from tests.e2e.scheduler_truth.worlds import Object, Question, World
 from tests.testbed import ControlPlane, Extender, Options, Part
 
 __all__ = ["Oracle", "oracle"]
@@ -71,7 +71,7 @@ def _options(extender_url: str) -> Options:
         controller_manager=False,
         audit=False,
         extenders=(Extender(extender_url, filter_verb=VERB),),
-        scheduler_settings={"profiles": [_profile(node) for node in worlds.NODES]},
+        scheduler_settings={"profiles": [_profile(node) for node in random_cluster.NODES]},
         flags={Part.API_SERVER: (f"--disable-admission-plugins={_UNWANTED_ADMISSION}",)},
     )
 
@@ -101,13 +101,13 @@ class Oracle:
         self._room = asyncio.Semaphore(_AT_ONCE)
 
     async def settle_in(self) -> None:
-        for name, labels in worlds.NAMESPACES.items():
+        for name, labels in random_cluster.NAMESPACES.items():
             await self._client.create(
                 NAMESPACE_RESOURCE,
                 {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}},
             )
         heavy = {
-            "metadata": {"name": worlds.HEAVY},
+            "metadata": {"name": random_cluster.HEAVY},
             "handler": "none",
             "overhead": {"podFixed": {"cpu": "250m"}},
         }
@@ -116,10 +116,10 @@ class Oracle:
         )
 
     @asynccontextmanager
-    async def living_in(self, world: World) -> AsyncIterator[list[Object]]:
-        """The world made; its objects as the API server has them."""
+    async def running_in(self, cluster: RandomCluster) -> AsyncIterator[list[Object]]:
+        """The cluster made; its objects as the API server has them."""
         for kind in reversed(_RESOURCES):
-            await self._all(self._make(item) for item in world.objects if item["kind"] == kind)
+            await self._all(self._make(item) for item in cluster.objects if item["kind"] == kind)
         try:
             yield await self._objects()
         finally:
@@ -128,7 +128,7 @@ class Oracle:
                 await self._all(self._remove(resource, item) for item in items if _is_ours(kind, item))
 
     async def ask(self, questions: Sequence[Question]) -> list[tuple[Object, Refused | str]]:
-        """For each: the pod as admitted, and what became of it. Only those for real are asked one by one."""
+        """Return, for each, the admitted pod and the verdict. Only real ones are asked one by one."""
         answers: dict[int, tuple[Object, Refused | str]] = {}
         harmless = {number: asked for number, asked in enumerate(questions) if not asked.for_real}
         answers |= zip(harmless, await self._answers(list(harmless.values())), strict=True)
@@ -189,7 +189,7 @@ class Oracle:
 
 
 def _is_ours(kind: str, item: Object) -> bool:
-    return kind != "Pod" or item["metadata"]["namespace"] in worlds.NAMESPACES
+    return kind != "Pod" or item["metadata"]["namespace"] in random_cluster.NAMESPACES
 
 
 def _asking(question: Question) -> dict[str, Any]:

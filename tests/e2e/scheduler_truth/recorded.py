@@ -1,4 +1,4 @@
-"""The real scheduler's answers, written down: judges can be held against them where no scheduler runs."""
+"""The recorded answers of the real scheduler, for comparison where no scheduler runs."""
 
 import gzip
 import json
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.e2e.scheduler_truth.random_cluster import Object
 from tests.e2e.scheduler_truth.verdicts import FITS, Refused
-from tests.e2e.scheduler_truth.worlds import Object
 
 __all__ = ["RECORD", "Recorded", "read", "write"]
 
@@ -15,32 +15,32 @@ RECORD = Path(__file__).with_name("answers.json.gz")
 
 
 class Recorded(NamedTuple):
-    """One world."""
+    """One cluster."""
 
     objects: list[Object]
     answers: list[tuple[Object, str, Refused | str]]
     """Pod, node, and what the real scheduler said."""
 
 
-def write(path: Path, seed: int, worlds: list[Recorded]) -> None:
+def write(path: Path, seed: int, clusters: list[Recorded]) -> None:
     listed = [
         {
-            "objects": [_plain(item) for item in world.objects],
+            "objects": [_plain(item) for item in cluster.objects],
             "answers": [
                 {"pod": _plain(pod), "node": node, "truth": None if truth == FITS else _as_json(truth)}
-                for pod, node, truth in world.answers
+                for pod, node, truth in cluster.answers
             ],
         }
-        for world in worlds
+        for cluster in clusters
     ]
-    text = json.dumps({"seed": seed, "worlds": listed}, separators=(",", ":")).encode()
+    text = json.dumps({"seed": seed, "clusters": listed}, separators=(",", ":")).encode()
     path.write_bytes(gzip.compress(text, mtime=0))
 
 
 def read(path: Path = RECORD) -> Iterator[Recorded]:
-    for world in json.loads(gzip.decompress(path.read_bytes()))["worlds"]:
-        answers = [(said["pod"], said["node"], _from_json(said["truth"])) for said in world["answers"]]
-        yield Recorded(world["objects"], answers)
+    for cluster in json.loads(gzip.decompress(path.read_bytes()))["clusters"]:
+        answers = [(said["pod"], said["node"], _from_json(said["truth"])) for said in cluster["answers"]]
+        yield Recorded(cluster["objects"], answers)
 
 
 def _plain(item: Object) -> Object:

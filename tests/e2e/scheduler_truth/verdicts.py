@@ -1,9 +1,9 @@
-"""What the real scheduler answered: nothing against it, or the words of the rule that refused."""
+"""The real scheduler's verdict: the pod fits, or the message of the filter that refused."""
 
 import re
 from typing import NamedTuple
 
-from tests.e2e.scheduler_truth.worlds import Object
+from tests.e2e.scheduler_truth.random_cluster import Object
 
 __all__ = ["FITS", "Refused", "rule_of", "verdict"]
 
@@ -37,7 +37,7 @@ class Refused(NamedTuple):
     rule: str
     """As Kubernetes names the plugin."""
     reasons: frozenset[str] = frozenset()
-    """Its words; empty if a judge has words of its own."""
+    """The message; empty if an implementation has messages of its own."""
 
 
 def verdict(pod: Object) -> Refused | str | None:

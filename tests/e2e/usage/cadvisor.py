@@ -61,7 +61,7 @@ class Cadvisor:
             await runner.cleanup()
 
     async def caught_up(self, jobs: int) -> None:
-        """Until each has scraped up to the present and then once more: so the present has been stored."""
+        """Wait until each was scraped up to the present and once more: then the present is stored."""
         wanted = HISTORY_S // STEP_S + 2
         while len(self._scrapes) < jobs or min(self._scrapes.values()) <= wanted:
             self._progress.clear()

@@ -31,7 +31,7 @@ NODES = {
         of_pod("web", 0.05, 28 * MI, container="side"),
         of_pod("web", 0.0, 1 * MI, container="POD"),
         Series(0.3, 129 * MI, namespace="shop", pod="web", id="/kubepods/web"),
-        # The container before its restart: its counter stands still, its memory is still told.
+        # The container before its restart: its counter stands still, its memory is still reported.
         of_pod("restarted", 0.0, 300 * MI),
         of_pod("restarted", 1.5, 500 * MI, run="2"),
     ],
@@ -57,7 +57,7 @@ def configuration(address: str) -> dict[str, Any]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def prometheus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Prometheus]:
-    """With ten minutes of history."""
+    """Start a Prometheus with ten minutes of history."""
     async with Cadvisor(NODES).running() as cadvisor:
         started = Prometheus(tmp_path_factory.mktemp("prometheus"), configuration(cadvisor.address))
         await asyncio.to_thread(started.start)
@@ -92,7 +92,7 @@ PODS = {
 }
 
 
-async def test_the_default_queries_tell_what_pods_and_nodes_use(prometheus: Prometheus) -> None:
+async def test_the_default_queries_return_what_pods_and_nodes_use(prometheus: Prometheus) -> None:
     readings = await read(prometheus)
     assert isinstance(readings, UsageReadings), readings
     assert cpu_and_memory(readings.pods) == PODS
@@ -100,7 +100,9 @@ async def test_the_default_queries_tell_what_pods_and_nodes_use(prometheus: Prom
     assert readings.notes == ()
 
 
-async def test_where_series_do_not_say_their_node_pods_are_told_all_the_same(prometheus: Prometheus) -> None:
+async def test_pods_are_reported_even_if_series_do_not_name_their_node(
+    prometheus: Prometheus,
+) -> None:
     elsewhere = Settings().cpu_query.replace("(node)", "(no_such_label)")
     assert elsewhere != Settings().cpu_query
     readings = await read(prometheus, cpu_query=elsewhere)

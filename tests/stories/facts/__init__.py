@@ -1,4 +1,4 @@
-"""Every fact about Kubernetes that the design stands on.
+"""The facts about Kubernetes that the design relies on.
 
     adopt               the handover itself, step by step; runs on any control plane
     test_adopt          it moves pods of Deployments and ReplicaSets without downtime, whatever the budget

@@ -10,12 +10,12 @@ from aiohttp import web
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.http.http_server import serve_http
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import Object, api_resource
+from rescheduler.kube.api_resources import ApiResource, Object, api_resource
 from rescheduler.kube.client import Client
 from tests.stories.objects import pod
 from tests.testbed.usage.certificate import self_signed
 
-__all__ = ["policy_refuses", "webhook_refuses"]
+__all__ = ["policy_refuses", "webhook_for_new_pods", "webhook_refuses"]
 
 _GROUP = "admissionregistration.k8s.io"
 WEBHOOKS = api_resource(
@@ -35,30 +35,42 @@ Eventually = Callable[..., Awaitable[Any]]
 async def webhook_refuses(
     client: Client, namespace: str, eventually: Eventually, *, code: int | None = None
 ) -> AsyncIterator[None]:
-    """Says no to every new pod of the namespace, with its own status code if one is given."""
+    """Refuse every new pod of the namespace, with this status code if one is given."""
 
-    async def refuse(request: web.Request) -> web.Response:
-        status = {"message": "not today"} | ({"code": code} if code else {})
-        response = {"uid": (await request.json())["request"]["uid"], "allowed": False, "status": status}
+    def refuse(_asked: Object) -> Object:
+        return {"allowed": False, "status": {"message": "not today"} | ({"code": code} if code else {})}
+
+    async with webhook_for_new_pods(client, WEBHOOKS, namespace, refuse):
+        await eventually(lambda: _is_refused(client, namespace))
+        yield
+
+
+@contextlib.asynccontextmanager
+async def webhook_for_new_pods(
+    client: Client, kind: ApiResource[Object], namespace: str, answer: Callable[[Object], Object]
+) -> AsyncIterator[None]:
+    """Register a webhook for new pods of the namespace; `answer` returns the response to a request."""
+
+    async def review(request: web.Request) -> web.Response:
+        asked = (await request.json())["request"]
+        response = {"uid": asked["uid"], **answer(asked)}
         return web.json_response(
             {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
         )
 
     application = web.Application()
-    application.add_routes([web.post("/", refuse)])
+    application.add_routes([web.post("/", review)])
     tls, certificate = self_signed("localhost")
     async with serve_http(application, "127.0.0.1", 0, lambda: tls) as port:
-        address = f"https://localhost:{port}/"
-        await client.create(WEBHOOKS, _webhook(namespace, address, certificate))
-        await eventually(lambda: _is_refused(client, namespace))
+        await client.create(kind, _webhook(kind, namespace, f"https://localhost:{port}/", certificate))
         yield
-        await client.delete(WEBHOOKS, namespace)
+        await client.delete(kind, namespace)
 
 
-def _webhook(namespace: str, address: str, certificate: bytes) -> Object:
+def _webhook(kind: ApiResource[Object], namespace: str, address: str, certificate: bytes) -> Object:
     return {
-        "apiVersion": WEBHOOKS.api_version,
-        "kind": WEBHOOKS.kind,
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
         "metadata": {"name": namespace},
         "webhooks": [
             {
@@ -75,7 +87,7 @@ def _webhook(namespace: str, address: str, certificate: bytes) -> Object:
 
 @contextlib.asynccontextmanager
 async def policy_refuses(client: Client, namespace: str, eventually: Eventually) -> AsyncIterator[None]:
-    """As `webhook_refuses`, by a rule that the API server itself evaluates."""
+    """Refuse like `webhook_refuses`, by a rule that the API server itself evaluates."""
     spec = {
         "matchConstraints": {"resourceRules": [NEW_PODS]},
         "validations": [{"expression": "false", "message": "not today"}],

@@ -67,7 +67,7 @@ class BoundElsewhere(Exception):  # noqa: N818 - reads as what happened
 
 
 class Handover(NamedTuple):
-    """Who takes part. The objects are as they were at the beginning; only their identity counts."""
+    """The objects of a handover, as they were at the beginning; only their identity counts."""
 
     migration: Object
     source: Object
@@ -144,7 +144,9 @@ async def begin(
 
 
 async def create_copy(client: Client, handover: Handover) -> Object:
-    """With its true labels: Services and budgets select it. A ReplicaSet ignores what another controls."""
+    """Create the copy with its final labels: Services and budgets select it. A ReplicaSet ignores pods of
+    others.
+    """
     template, metadata = handover.replica_set["spec"]["template"], handover.source["metadata"]
     spec = template["spec"] | {
         "containers": _resized(template["spec"]["containers"], handover.source["spec"]["containers"]),
@@ -250,7 +252,7 @@ async def finish(client: Client, handover: Handover) -> None:
 
 
 async def release(client: Client, handover: Handover) -> None:
-    """From now on the PodMigration may go."""
+    """Let the PodMigration go from now on."""
     without_finalizers = merge_patch({"metadata": {"finalizers": None}})
     await client.patch(PODMIGRATIONS, key(handover.migration), without_finalizers)
 

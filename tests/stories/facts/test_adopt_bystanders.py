@@ -1,4 +1,4 @@
-"""The Adopt handover among others: evictions at the worst moment, unready siblings, rules of placement."""
+"""The Adopt handover with interference: evictions at the worst moment, unready siblings, placement rules."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ BUDGETS = [
 
 
 async def evict_when_allowed(sandbox: Sandbox, pod: Object) -> None:
-    """As a third party would, who asks again and again."""
+    """Evict like a third party that retries."""
     while True:
         with contextlib.suppress(errors.BudgetRefused):
             return await sandbox.client.evict(adopt.key(pod), uid=pod["metadata"]["uid"])
@@ -113,7 +113,7 @@ async def test_when_the_copy_is_evicted_the_source_stays(make_sandbox: MakeSandb
             await sandbox.client.evict(adopt.key(source))
         await until_gone(sandbox.client, PODS.as_json, adopt.key(copy))
     assert min(seen.ready) == 1
-    assert seen.created == [copy["metadata"]["name"]], "nobody replaces the copy"
+    assert seen.created == [copy["metadata"]["name"]], "no controller replaces the copy"
 
 
 # -- siblings that are not ready

@@ -1,4 +1,4 @@
-"""Who owns the copy decides whether it lives: what the garbage collector does at each step."""
+"""The owner of the copy decides whether it is kept: what the garbage collector does at each step."""
 
 from collections.abc import AsyncIterator
 
@@ -16,7 +16,7 @@ from tests.stories.waiting import until_gone, until_object
 
 pytestmark = pytest.mark.full
 
-NOBODY = {"metadata": {"name": "nobody", "uid": "none"}}
+NO_OWNER = {"metadata": {"name": "nobody", "uid": "none"}}
 
 
 async def copy_beside_the_source(sandbox: Sandbox, *, finalizer: bool) -> tuple[adopt.Handover, Object]:
@@ -32,8 +32,8 @@ async def copy_beside_the_source(sandbox: Sandbox, *, finalizer: bool) -> tuple[
 
 async def collector_has_caught_up(sandbox: Sandbox) -> None:
     """It has done a later piece of work, so what it left alone, it left for good."""
-    owner = await sandbox.client.create(PODMIGRATIONS, podmigration(sandbox.namespace, "owner", NOBODY, ""))
-    owned = podmigration(sandbox.namespace, "owned", NOBODY, "")
+    owner = await sandbox.client.create(PODMIGRATIONS, podmigration(sandbox.namespace, "owner", NO_OWNER, ""))
+    owned = podmigration(sandbox.namespace, "owned", NO_OWNER, "")
     owned["metadata"]["ownerReferences"] = [adopt.owner_reference(owner)]
     await sandbox.client.create(PODMIGRATIONS, owned)
     await sandbox.client.delete(PODMIGRATIONS, adopt.key(owner))
@@ -191,7 +191,7 @@ async def test_a_pod_whose_owner_is_in_another_namespace_is_collected(
     make_sandbox: MakeSandbox, other_namespace: str
 ) -> None:
     sandbox = await make_sandbox(nodes=1)
-    owner = await sandbox.client.create(PODMIGRATIONS, podmigration(other_namespace, "owner", NOBODY, ""))
+    owner = await sandbox.client.create(PODMIGRATIONS, podmigration(other_namespace, "owner", NO_OWNER, ""))
     reference = adopt.owner_reference(owner, controller=True)
     copy = objects.pod(
         sandbox.namespace, "copy", objects.pod_spec(sandbox.kubelet.name), ownerReferences=[reference]

@@ -1,4 +1,4 @@
-"""Creating the copy can be refused. Then nothing has changed: the workload is as it was."""
+"""If creating the copy is refused, the workload is unchanged."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

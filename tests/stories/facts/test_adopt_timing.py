@@ -1,4 +1,4 @@
-"""The Adopt handover in time: the extra pod, an adoption that comes late, waiting, turning back."""
+"""The Adopt handover over time: the surplus pod, late adoption, waiting, and rollback."""
 
 from collections.abc import Mapping
 from datetime import timedelta

@@ -14,7 +14,7 @@ from tests.stories.waiting import until_object
 AUTOSCALERS = api_resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 REPLICAS = 2
 USED, TARGET = 60, 50
-TellUsage = Callable[[Any], AbstractAsyncContextManager[Any]]
+ReportUsage = Callable[[Any], AbstractAsyncContextManager[Any]]
 
 
 def autoscaler(namespace: str) -> Object:
@@ -31,7 +31,7 @@ def autoscaler(namespace: str) -> Object:
     }
 
 
-async def first_decision(sandbox: Sandbox, serve_usage: TellUsage) -> int:
+async def first_decision(sandbox: Sandbox, serve_usage: ReportUsage) -> int:
     """How many replicas the autoscaler asks for when it looks for the first time."""
     async with serve_usage(sandbox.kubelet):
         await sandbox.client.create(AUTOSCALERS, autoscaler(sandbox.namespace))
@@ -53,7 +53,7 @@ async def first_decision(sandbox: Sandbox, serve_usage: TellUsage) -> int:
     ],
 )
 async def test_an_autoscaler_wants_replicas_for(
-    make_sandbox: MakeSandbox, serve_usage: TellUsage, with_copy: bool, wanted: int
+    make_sandbox: MakeSandbox, serve_usage: ReportUsage, with_copy: bool, wanted: int
 ) -> None:
     sandbox = await make_sandbox(nodes=3)
     sandbox.behave({"usage": {"cpu": f"{USED}%"}})

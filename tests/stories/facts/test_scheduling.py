@@ -87,7 +87,7 @@ async def test_at_binding_the_pod_gets_the_topology_labels_of_its_node(make_sand
 
 @pytest.fixture
 async def node(client: Client, namespace: str) -> AsyncIterator[Object]:
-    """Made a moment ago; nobody plays its kubelet."""
+    """A new node without a kubelet."""
     name = f"node-of-{namespace}"
     yield await client.create(NODES.as_json, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
     await client.delete(NODES, name)

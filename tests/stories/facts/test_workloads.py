@@ -1,4 +1,4 @@
-"""What Deployments make of the ways to steer their pods that the original design had in mind."""
+"""How Deployments react to the ways of steering that the original design proposed."""
 
 import pytest
 
@@ -88,7 +88,7 @@ async def test_replica_set_edited_while_paused(make_sandbox: MakeSandbox) -> Non
 
 
 async def restore(sandbox: Sandbox, before: Object) -> None:
-    """To the byte, in one step, whatever the controllers write meanwhile."""
+    """Restore it exactly, in one step, whatever the controllers write meanwhile."""
     operation = {"op": "replace", "path": "/spec/template", "value": before["spec"]["template"]}
     await sandbox.client.patch(REPLICA_SETS, adopt.key(before), json_patch([operation]))
 

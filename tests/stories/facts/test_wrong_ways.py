@@ -1,4 +1,4 @@
-"""Ways to move a pod that look simpler than Adopt, and how each goes wrong."""
+"""Alternatives to Adopt that look simpler, and how each fails."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 async def unowned_copy(sandbox: Sandbox, source: Object, target: str) -> Object:
-    """With a hash that no ReplicaSet selects."""
+    """Create a copy with a hash that no ReplicaSet selects."""
     owner = adopt.controller_of(source)
     assert owner is not None
     replica_set = await sandbox.client.get(REPLICA_SETS, sandbox.key(owner["name"]))
@@ -209,7 +209,7 @@ async def test_a_pinned_copy_preempts(make_sandbox: MakeSandbox, priorities: str
     assert node_of(await sandbox.until_pod_ready(pinned)) == target
 
 
-async def test_a_nominated_copy_goes_elsewhere_and_preempts_nobody(
+async def test_a_nominated_copy_goes_elsewhere_and_preempts_no_pod(
     make_sandbox: MakeSandbox, priorities: str
 ) -> None:
     sandbox = await make_sandbox(nodes=3)

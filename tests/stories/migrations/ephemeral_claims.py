@@ -1,4 +1,4 @@
-"""The controller that makes claims for ephemeral volumes: the simulator has none."""
+"""The controller that creates claims for ephemeral volumes; the simulator has none."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""What others may do to a workload while one of its pods is being moved."""
+"""What other clients may do to a workload while one of its pods is moved."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kubesim.behaviour import load_behaviour
-from rescheduler.api.podmigration import ControllerReference, Handover, Migration, decode_migration
+from rescheduler.api.podmigration import EVICTION, ControllerReference, Handover, Migration, decode_migration
 from rescheduler.api.well_known_names import FINALIZER
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects
@@ -42,8 +42,10 @@ class ApprovingRevalidator:
         if handover is Handover.AUTO:
             handover = Handover.COPY if owner is None else _BY_KIND.get(owner.kind, Handover.EVICT)
         reference = owner and ControllerReference(owner.api_version, owner.kind, owner.name, owner.uid)
+        target = migration.spec.target_node
+        waits = not target and migration.spec.strategy == EVICTION
         return RevalidationResult(
-            RevalidationOutcome.APPROVED, handover, migration.spec.target_node, reference, message="good"
+            RevalidationOutcome.APPROVED, handover, target, reference, message="good", waits_for_room=waits
         )
 
     def may_preempt(self, _migration: Migration) -> str:
@@ -185,7 +187,7 @@ class Moves:
         await self.client.patch(NODES.as_json.status, name, patch)
 
     async def allow_all(self, budget: str) -> None:
-        """From now on, that budget allows every eviction."""
+        """Let that budget allow every eviction from now on."""
         await self.client.patch(
             POD_DISRUPTION_BUDGETS, budget, merge_patch({"spec": {"minAvailable": 0, "maxUnavailable": None}})
         )

@@ -61,8 +61,8 @@ async def test_moves_under_any_budget(make_moves: MakeMoves, replicas: int, budg
         await moves.client.evict(moves.sandbox.key(source["metadata"]["name"]))
     migration = await move_unnoticed(moves, replicas, source, await moves.sandbox.free_node())
     assert migration.status.handover is Handover.ADOPT
-    told = {each.type: each.status for each in migration.status.conditions}
-    assert told == {
+    reported = {each.type: each.status for each in migration.status.conditions}
+    assert reported == {
         ConditionType.BUDGET_ALLOWS: "True",
         ConditionType.COPY_READY: "True",
         ConditionType.HANDED_OVER: "True",
@@ -72,7 +72,7 @@ async def test_moves_under_any_budget(make_moves: MakeMoves, replicas: int, budg
 async def test_while_others_evict_siblings(make_moves: MakeMoves) -> None:
     """At no moment fewer pods are ready.
 
-    The copy raises what the budget allows by one; whoever is first takes it, and the other waits.
+    The copy raises what the budget allows by one; the first eviction takes it, and the other waits.
 
     New pods take some time, as everywhere. Were a replacement ready before its ReplicaSet has the copy, the
     ReplicaSet would remove one of too many ready ones without asking the budget, as at every scale-down.
@@ -101,13 +101,13 @@ async def test_while_others_evict_siblings(make_moves: MakeMoves) -> None:
         await asyncio.wait([bystander])
         await sandbox.until_ready(3)
     assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
-    assert evicted, "somebody was quicker once"
+    assert evicted, "another client was quicker once"
     assert min(seen.ready) >= 3
     assert min(seen.serving) >= 3
     await moves.until_nothing_left()
 
 
-async def test_volumes_that_a_pod_has_for_itself_are_made_anew_for_the_copy(
+async def test_volumes_that_a_pod_has_for_itself_are_created_again_for_the_copy(
     make_moves: MakeMoves, ephemeral_claims: None
 ) -> None:
     moves = await make_moves(nodes=2)

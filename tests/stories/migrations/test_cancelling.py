@@ -1,4 +1,4 @@
-"""A migration that is deleted is undone, or brought to its end if its pod has been evicted: at every step."""
+"""A deleted migration is rolled back, or finished if its source pod was evicted, at every step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ async def allow_nothing(moves: Moves) -> None:
 
 
 async def unready_sibling(moves: Moves) -> None:
-    """Then a budget that allows nothing does not allow the eviction, either, though the copy serves."""
+    """A budget that allows nothing does not allow the eviction then, although the copy serves."""
     await allow_nothing(moves)
     sibling = (await moves.sandbox.pods())[-1]
     on_its_node = {"node": node_of(sibling)}

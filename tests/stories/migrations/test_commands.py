@@ -1,4 +1,4 @@
-"""`move`, `apply`, `migrations` and `simulate` as a person starts them, and the Lease, on the real thing."""
+"""`move`, `apply`, `migrations` and `simulate` as a user runs them on a real control plane."""
 
 import asyncio
 import json
@@ -122,8 +122,8 @@ async def test_a_saved_plan_is_carried_out_and_simulated_before(
     await moves.until_nothing_left()
 
 
-def _ours(moves: Moves, told: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [each for each in told if each["pod"].startswith(f"{moves.sandbox.namespace}/")]
+def _ours(moves: Moves, reported: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [each for each in reported if each["pod"].startswith(f"{moves.sandbox.namespace}/")]
 
 
 async def test_a_single_replica_that_may_not_be_missed_is_moved_by_hand(
@@ -158,11 +158,11 @@ async def test_ctrl_c_finishes_what_is_under_way_and_begins_nothing_more(
     plan.write_text(json.dumps(_plan(*((pod, target, wave) for wave, pod in enumerate(pods)))))
     process = await start("apply", plan, "--yes", "-o", "json")
     assert process.stderr is not None
-    told = b""
-    while b"InProgress" not in told:
+    reported = b""
+    while b"InProgress" not in reported:
         line = await process.stderr.readline()
-        assert line, told
-        told += line
+        assert line, reported
+        reported += line
     process.send_signal(signal.SIGINT)
     done = await _done(process)
     assert done.code == INTERRUPTED, done.err
@@ -187,7 +187,7 @@ def _plan(*moves: tuple[dict[str, Any], str, int]) -> dict[str, Any]:
                 "handover": "Adopt",
                 "reason": "test",
                 "gain": 0.1,
-                "wave": wave,
+                "wave": wave + 1,
                 "group": "",
                 "hop": False,
             }

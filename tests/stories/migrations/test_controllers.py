@@ -1,4 +1,4 @@
-"""Several migrations, several controllers, manual migrations, and what becomes of the history."""
+"""Several migrations, several controllers, manual migrations, and the removal of finished ones."""
 
 import asyncio
 from datetime import timedelta
@@ -53,7 +53,7 @@ async def test_one_pod_is_moved_by_one_migration_only(make_moves: MakeMoves) -> 
     await moves.sandbox.until_ready(1)
 
 
-async def test_a_wish_made_by_hand_is_held_until_it_is_over(make_moves: MakeMoves) -> None:
+async def test_a_manual_migration_has_a_finalizer_until_it_ends(make_moves: MakeMoves) -> None:
     moves = await make_moves(nodes=2)
     await moves.sandbox.deployment(1)
     (source,) = await moves.sandbox.pods()
@@ -95,7 +95,7 @@ async def test_earlier_migration_of_the_same_name(make_moves: MakeMoves) -> None
     assert {pod["metadata"]["uid"] for pod in after} == {pod["metadata"]["uid"] for pod in before}
 
 
-@pytest.mark.parametrize("is_bare", [False, True], ids=["of a Deployment", "of nobody, and moved before"])
+@pytest.mark.parametrize("is_bare", [False, True], ids=["of a Deployment", "bare, and moved before"])
 async def test_a_migration_removed_by_force_leaves_no_lock_behind_on_a_pod(
     make_moves: MakeMoves, is_bare: bool
 ) -> None:
@@ -123,7 +123,7 @@ async def test_a_migration_removed_by_force_leaves_no_lock_behind_on_a_pod(
     }
 
 
-async def test_events_tell_the_story_on_pod_workload_and_nodes(make_moves: MakeMoves) -> None:
+async def test_events_are_written_on_migration_pod_workload_and_nodes(make_moves: MakeMoves) -> None:
     moves = await make_moves(nodes=2)
     sandbox = moves.sandbox
     await sandbox.deployment(1)
@@ -142,7 +142,7 @@ async def test_events_tell_the_story_on_pod_workload_and_nodes(make_moves: MakeM
                     for each in seen.values()
                     if each["source"].get("component") == "rescheduler"
                 ]
-                if sum(each["reason"] == "MigrationCompleted" for each in seen.values()) == 2
+                if sum(each["reason"] == "MigrationCompleted" for each in seen.values()) == 3
                 else None
             ),
         )
@@ -153,6 +153,9 @@ async def test_events_tell_the_story_on_pod_workload_and_nodes(make_moves: MakeM
         ("Pod", "MigrationCompleted"),
         ("Pod", "MigrationHandedOver"),
         ("Pod", "MigrationStarted"),
+        ("PodMigration", "MigrationCompleted"),
+        ("PodMigration", "MigrationHandedOver"),
+        ("PodMigration", "MigrationStarted"),
     ]
 
 
@@ -196,8 +199,8 @@ async def test_a_group_that_is_never_complete_touches_nothing_and_says_so(make_m
     assert "group ring has 1 of 2 members" in ended.status.message
 
 
-async def test_the_name_of_a_group_lets_nobody_past_the_limits(make_moves: MakeMoves) -> None:
-    """Pods that don't declare the group count one by one; whoever comes after its members is refused."""
+async def test_the_name_of_a_group_does_not_bypass_the_limits(make_moves: MakeMoves) -> None:
+    """Pods that don't declare the group count one by one; a pod that comes after its members is refused."""
     moves = await make_moves()
     sandbox = moves.sandbox
     await sandbox.deployment(3)

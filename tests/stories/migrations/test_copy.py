@@ -1,4 +1,4 @@
-"""Pods that nobody controls are made anew on their target, and only then is the original evicted."""
+"""Pods without a controller are created again on their target; only then is the source pod evicted."""
 
 from rescheduler.api.podmigration import Handover, MigrationPhase
 from rescheduler.cluster.codecs.record_resources import PODS

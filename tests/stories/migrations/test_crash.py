@@ -1,11 +1,12 @@
-"""A controller that ends in the middle, once for each handover; everywhere else on the simulator."""
+"""A controller crashes in the middle of a migration, once per handover; the simulator covers every call."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from rescheduler.api.podmigration import MigrationPhase
+from rescheduler.api.podmigration import Migration, MigrationPhase
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, ApiResource, Object
@@ -14,13 +15,13 @@ from rescheduler.kube.transport import ApiRequest, ApiResponse, Transport
 from tests.stories.migrations.moves import MakeMoves, Moves
 from tests.stories.migrations.workloads import stateful_set
 from tests.stories.objects import LIMIT_RANGES, ready_since
-from tests.stories.observer import observing
+from tests.stories.observer import Observer, observing
 from tests.stories.sandbox import Sandbox, node_of
 from tests.stories.waiting import until_gone
 
 
 class EndsAt:
-    """A way to the server that does one more request, and of that one the answer never comes."""
+    """A transport that hangs after one last request, as if its process had crashed."""
 
     def __init__(self, transport: Transport, is_last: Callable[[ApiRequest], bool]) -> None:
         self._transport = transport
@@ -36,7 +37,7 @@ class EndsAt:
         return response
 
     async def close(self) -> None:
-        """The transport is somebody else's."""
+        """The transport belongs to the caller."""
 
 
 def is_eviction(request: ApiRequest) -> bool:
@@ -77,8 +78,19 @@ async def test_another_controller_finishes_what_one_has_begun(
     make_moves: MakeMoves, set_up: Callable, replicas: int, last: Callable[[ApiRequest], bool]
 ) -> None:
     moves = await make_moves()
+    await set_up(moves.sandbox)
+    async with moving_until(moves, last) as (key, seen):
+        migration = await finished_by_another(moves, key, replicas)
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
+    assert set_up is stateful or min(seen.ready) == replicas
+
+
+@contextlib.asynccontextmanager
+async def moving_until(
+    moves: Moves, last: Callable[[ApiRequest], bool]
+) -> AsyncIterator[tuple[str, Observer]]:
+    """Move a pod to the only open node, by a controller that crashes after the request `last`."""
     sandbox = moves.sandbox
-    await set_up(sandbox)
     source = (await sandbox.pods())[0]
     sandbox.behave({"startup": "1s", "termination": "0s"})
     target = await sandbox.free_node()
@@ -88,12 +100,15 @@ async def test_another_controller_finishes_what_one_has_begun(
         first = EndsAt(moves.client.transport, last)
         async with moves.executing(Client(first)):
             await asyncio.wait_for(first.ended.wait(), 60)
-        async with moves.executing():
-            migration = await moves.until_finished(key)
-            await moves.until_nothing_left()
-            await sandbox.until_ready(replicas)
-    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
-    assert set_up is stateful or min(seen.ready) == replicas
+        yield key, seen
+
+
+async def finished_by_another(moves: Moves, key: str, replicas: int) -> Migration:
+    async with moves.executing():
+        migration = await moves.until_finished(key)
+        await moves.until_nothing_left()
+        await moves.sandbox.until_ready(replicas)
+    return migration
 
 
 @pytest.mark.parametrize(
@@ -184,7 +199,7 @@ async def test_workload_orphans_its_pods_after_the_eviction(make_moves: MakeMove
     assert owner_kinds(after) == []
 
 
-async def test_a_copy_that_admission_changed_is_noticed_by_whoever_finds_it(make_moves: MakeMoves) -> None:
+async def test_a_copy_that_admission_changed_is_noticed_by_the_next_leader(make_moves: MakeMoves) -> None:
     moves = await make_moves(nodes=2)
     sandbox = moves.sandbox
     await sandbox.deployment(1)
@@ -204,7 +219,7 @@ async def test_a_copy_that_admission_changed_is_noticed_by_whoever_finds_it(make
     assert after["metadata"]["uid"] == source["metadata"]["uid"]
 
 
-async def test_a_copy_that_falters_after_the_eviction_is_not_taken_away(make_moves: MakeMoves) -> None:
+async def test_a_copy_that_falters_after_the_eviction_is_not_removed(make_moves: MakeMoves) -> None:
     """There is only forward: that the eviction may be under way was put on record before it was asked for."""
     moves = await make_moves()
     sandbox = moves.sandbox

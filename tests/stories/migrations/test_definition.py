@@ -1,4 +1,4 @@
-"""The API server itself holds what a PodMigration may be."""
+"""The API server validates PodMigrations."""
 
 import copy
 from typing import Any
@@ -11,7 +11,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.api_resources import Object, merge_patch
 from tests.stories.migrations.moves import MakeMoves
 
-WISH: Object = {
+REQUEST: Object = {
     "apiVersion": POD_MIGRATIONS.api_version,
     "kind": POD_MIGRATIONS.kind,
     "metadata": {"name": "move"},
@@ -20,13 +20,13 @@ WISH: Object = {
 
 
 def podmigration(namespace: str, **spec: Any) -> Object:
-    made = copy.deepcopy(WISH)
+    made = copy.deepcopy(REQUEST)
     made["metadata"]["namespace"] = namespace
     made["spec"] = {name: value for name, value in (made["spec"] | spec).items() if value is not None}
     return made
 
 
-async def test_a_wish_is_pending_from_the_first_moment_and_wants_no_pods(make_moves: MakeMoves) -> None:
+async def test_a_new_migration_is_pending_and_needs_no_pods(make_moves: MakeMoves) -> None:
     moves = await make_moves(nodes=1)
     made = await moves.client.create(POD_MIGRATIONS, podmigration(moves.sandbox.namespace))
     migration = decode_migration(made)
@@ -43,23 +43,23 @@ async def test_a_wish_is_pending_from_the_first_moment_and_wants_no_pods(make_mo
         pytest.param({"pod": None}, "spec.pod", id="that names no pod"),
         pytest.param({"pod": {"name": "web"}}, "spec.pod.uid", id="that does not say which pod"),
         pytest.param({"sourceNode": ""}, "spec.sourceNode", id="without a source"),
-        pytest.param({"handover": "Teleport"}, "Unsupported value", id="with a handover that nobody knows"),
+        pytest.param({"handover": "Teleport"}, "Unsupported value", id="with an unknown handover"),
         pytest.param({"replicas": 1}, "spec.replicas", id="that wants pods of its own"),
     ],
 )
-async def test_a_wish_is_refused(make_moves: MakeMoves, spec: Object, why: str) -> None:
+async def test_an_invalid_migration_is_refused(make_moves: MakeMoves, spec: Object, why: str) -> None:
     moves = await make_moves(nodes=1)
     with pytest.raises(errors.Invalid, match=why):
         await moves.client.create(POD_MIGRATIONS, podmigration(moves.sandbox.namespace, **spec))
 
 
-async def test_a_wish_for_the_node_where_the_pod_is_already_is_refused(make_moves: MakeMoves) -> None:
+async def test_a_migration_to_the_source_node_is_refused(make_moves: MakeMoves) -> None:
     moves = await make_moves(nodes=1)
     with pytest.raises(errors.Invalid, match="targetNode must differ from sourceNode"):
         await moves.client.create(POD_MIGRATIONS, podmigration(moves.sandbox.namespace, targetNode="a"))
 
 
-async def test_a_wish_never_changes(make_moves: MakeMoves) -> None:
+async def test_the_spec_is_immutable(make_moves: MakeMoves) -> None:
     moves = await make_moves(nodes=1)
     await moves.client.create(POD_MIGRATIONS, podmigration(moves.sandbox.namespace))
     with pytest.raises(errors.Invalid, match="delete this PodMigration and create another"):
@@ -68,7 +68,7 @@ async def test_a_wish_never_changes(make_moves: MakeMoves) -> None:
         )
 
 
-async def test_the_status_is_written_apart_from_the_wish(make_moves: MakeMoves) -> None:
+async def test_the_status_is_a_subresource(make_moves: MakeMoves) -> None:
     moves = await make_moves(nodes=1)
     made = await moves.client.create(
         POD_MIGRATIONS, podmigration(moves.sandbox.namespace) | {"status": {"phase": "Completed"}}

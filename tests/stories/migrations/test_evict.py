@@ -1,4 +1,4 @@
-"""Pods whose controller must make the successor itself: evicted within their budget, and replaced."""
+"""Pods whose controller must create the replacement: evicted within their budget, and replaced."""
 
 from datetime import timedelta
 
@@ -72,8 +72,8 @@ async def test_a_budget_at_zero_is_waited_for_and_then_it_is_given_up(make_moves
     assert migration.status.phase is MigrationPhase.FAILED
     assert migration.status.failure == "TimedOut"
     assert migration.status.attempts == 2
-    told = {each.type: each.status for each in migration.status.conditions}
-    assert told[ConditionType.ROLLED_BACK] == "True"
+    reported = {each.type: each.status for each in migration.status.conditions}
+    assert reported[ConditionType.ROLLED_BACK] == "True"
     assert min(seen.ready) == 2
     assert seen.deleted == seen.created == []
 
@@ -166,14 +166,14 @@ async def test_steered_replacement_that_does_not_fit(make_moves: MakeMoves) -> N
         migration = await moves.until_finished(key)
         (moved,) = await sandbox.until_ready(1)
     assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
-    told = migration.status.condition(ConditionType.STEERED)
-    assert told is not None
-    assert told.status == "False"
+    reported = migration.status.condition(ConditionType.STEERED)
+    assert reported is not None
+    assert reported.status == "False"
     assert node_of(moved) == elsewhere
     await moves.until_nothing_left()
 
 
-async def test_nobody_waits_for_a_workload_that_was_deleted_and_made_anew(make_moves: MakeMoves) -> None:
+async def test_a_workload_that_was_deleted_and_created_again_is_not_waited_for(make_moves: MakeMoves) -> None:
     """Its namesake's pods are other pods."""
     moves = await make_moves(nodes=2)
     sandbox = moves.sandbox

@@ -1,4 +1,4 @@
-"""The Eviction API honours the version that a request has seen: that keeps off requests of the dead."""
+"""The Eviction API honours a resourceVersion precondition, which stops late requests of a dead process."""
 
 import pytest
 
@@ -33,7 +33,7 @@ async def test_an_eviction_that_has_seen_an_older_version_is_refused(
 
 
 async def test_a_refused_version_has_spent_the_budget_all_the_same(make_moves: MakeMoves) -> None:
-    """It recovers when the pod has not gone after two minutes: whoever evicts reads the pod just before."""
+    """It recovers when the pod still exists after two minutes, so a client reads the pod before it evicts."""
     moves = await make_moves(nodes=2)
     sandbox = moves.sandbox
     await sandbox.deployment(1)

@@ -1,4 +1,4 @@
-"""PodMigrations that somebody removes by force, finalizer and all: no pod is lost, nothing stays locked."""
+"""A PodMigration is removed by force, with its finalizer: no pod is lost, and no lock remains."""
 
 import logging
 from collections.abc import Callable
@@ -96,7 +96,7 @@ async def test_marks_of_a_migration_that_does_not_exist(
 ) -> None:
     """The pod is reported and left alone.
 
-    Nobody has seen that PodMigration: marks alone, which anybody can write, never lead to a change.
+    No controller has seen that PodMigration: labels alone, which any user can write, never lead to a change.
     """
     moves = await make_moves()
     sandbox = moves.sandbox
@@ -115,11 +115,11 @@ async def test_marks_of_a_migration_that_does_not_exist(
             other = await sandbox.until_pod_ready(await sandbox.pod("other"))
             elsewhere = next(node for node in sandbox.nodes if node != node_of(other))
             await moves.until_finished(await moves.create_migration(other, elsewhere))
-    told = [
+    reported = [
         each for each in caplog.records if f"pod {sandbox.key('left')} has the labels" in each.getMessage()
     ]
-    assert len(told) == 1
-    assert "delete the pod" in told[0].getMessage()
+    assert len(reported) == 1
+    assert "delete the pod" in reported[0].getMessage()
     after = await moves.client.get(PODS.as_json, sandbox.key("left"))
     assert after["metadata"]["uid"] == left["metadata"]["uid"]
     assert "deletionTimestamp" not in after["metadata"]

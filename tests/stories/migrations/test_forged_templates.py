@@ -1,4 +1,4 @@
-"""Deployments whose pod template carries our marks, as anybody can create them who may create Deployments.
+"""Deployments whose pod template carries our labels and annotations, as any user could create them.
 
 Nothing of ours is done to their pods: no label is removed, no pod deleted or evicted, and so the ReplicaSet
 never makes another.

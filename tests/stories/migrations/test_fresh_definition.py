@@ -24,7 +24,7 @@ DISCOVERED_WITHIN_S = 120.0
 
 @pytest.fixture
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Without the definition: a kind that was known once stays known."""
+    """Start one without the definition: a kind that was known once stays known."""
     with ControlPlane(tmp_path_factory.mktemp("fresh"), QUICK) as started:
         yield started
 

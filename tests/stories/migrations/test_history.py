@@ -1,4 +1,4 @@
-"""Finished migrations are history, and history has an end."""
+"""Finished migrations are kept for a while, then deleted."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Whatever others do while a pod is moved: the workload has what they want, and nothing of ours is left."""
+"""Other clients change a workload while a pod is moved: it ends as they want, and no leftover remains."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager

@@ -46,7 +46,7 @@ async def ready_again(moves: Moves, pod: Object) -> None:
 
 
 async def on_lost_node(moves: Moves, pod: Object) -> None:
-    """As the node lifecycle controller says it: first of the node, then of its pods."""
+    """Write what the node lifecycle controller writes: first to the node, then to its pods."""
     await moves.lose_node(node_of(pod))
     ready = {"type": "Ready", "status": "False", "reason": "NodeNotReady"}
     patch = strategic_patch({"status": {"conditions": [ready]}})

@@ -1,4 +1,4 @@
-"""What kubectl shows of migrations."""
+"""What kubectl shows about migrations."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A source that is lost while its copy is there: the copy takes its place, unless the source was deleted."""
+"""The source pod is lost while its copy exists: the copy takes its place, unless the source was deleted."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -26,12 +26,12 @@ async def evicted(moves: Moves, pod: Object) -> None:
 
 
 async def evicted_at_once(moves: Moves, pod: Object) -> None:
-    """So that nobody sees it terminating."""
+    """Evict it without a grace period, so that no client sees it terminating."""
     await moves.client.evict(_key(moves, pod), grace_s=0)
 
 
 async def preempted(moves: Moves, pod: Object) -> None:
-    """As the scheduler does it: first the condition, then a delete."""
+    """Preempt it as the scheduler does: first the condition, then a delete."""
     # One that is older than two minutes is taken back by the disruption controller.
     since = moves.now().strftime("%Y-%m-%dT%H:%M:%SZ")
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
@@ -42,7 +42,7 @@ async def preempted(moves: Moves, pod: Object) -> None:
 
 
 async def failed(moves: Moves, pod: Object) -> None:
-    """As the kubelet evicts one from a node that lacks memory."""
+    """Fail it as the kubelet evicts a pod from a node that lacks memory."""
     conditions = [
         {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"},
         {"type": "Ready", "status": "False", "reason": "PodFailed"},

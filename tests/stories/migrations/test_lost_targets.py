@@ -1,4 +1,4 @@
-"""A source is never evicted beside a copy whose node is lost, although that copy still says it is ready."""
+"""The source pod is never evicted if the copy's node is lost, although the copy still says it is ready."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -26,7 +26,7 @@ async def not_ready(moves: Moves, node: str) -> None:
 
 
 async def being_deleted(moves: Moves, node: str) -> None:
-    """As an autoscaler deletes one: its finalizer holds the node while its pods are drained."""
+    """Delete the node as an autoscaler does: its finalizer holds it while its pods are drained."""
     held = merge_patch({"metadata": {"finalizers": ["example.com/drain"]}})
     await moves.client.patch(NODES, node, held)
     await moves.client.delete(NODES, node)

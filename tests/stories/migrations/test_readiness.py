@@ -1,4 +1,4 @@
-"""When a copy counts: ready by its own measure, for long enough, and whatever its siblings are."""
+"""When a copy counts as ready: by its own probes, for long enough, whatever its siblings do."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -17,7 +17,7 @@ GATE = "example.com/load-balancer"
 
 
 async def test_a_readiness_gate_is_waited_for(make_moves: MakeMoves) -> None:
-    """Until whoever is asked for has said so, the copy does not count, and the source stays."""
+    """Until its readiness gate is set, the copy does not count, and the source stays."""
     moves = await make_moves(nodes=2)
     sandbox = moves.sandbox
     source = await sandbox.pod("web", readinessGates=[{"conditionType": GATE}])
@@ -50,7 +50,7 @@ async def test_load_balancers_are_given_the_settle_time_to_notice(make_moves: Ma
     assert (migration.status.handed_over_at - since).total_seconds() >= 4
 
 
-async def test_a_copy_that_falters_while_it_settles_begins_anew(make_moves: MakeMoves) -> None:
+async def test_a_copy_that_falters_while_it_settles_begins_again(make_moves: MakeMoves) -> None:
     moves = await make_moves(nodes=2)
     sandbox = moves.sandbox
     await sandbox.deployment(1)
@@ -117,9 +117,9 @@ async def test_a_copy_that_finds_no_place_at_all(
         await moves.until_nothing_left()
     assert migration.status.failure == "TargetDidNotFit"
     assert "unschedulable" in migration.status.message
-    told = migration.status.condition(ConditionType.ROLLED_BACK)
-    assert told is not None
-    assert told.status == "True"
+    reported = migration.status.condition(ConditionType.ROLLED_BACK)
+    assert reported is not None
+    assert reported.status == "True"
     assert min(seen.ready) == 1
 
 

@@ -1,32 +1,44 @@
-"""Moves as the program makes them: each is judged by the planner's rules when its turn comes."""
+"""Real moves: each is revalidated with the planner's rules when its turn comes."""
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from rescheduler.api.podmigration import Handover, MigrationPhase
+from kubevalues.quantity import cpu_millis
+from rescheduler.api.podmigration import Handover, MigrationPhase, decode_migration
+from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.config.policy import Configuration, LeaderElection, UsageSource
 from rescheduler.daemon.components import Rescheduler
-from rescheduler.kube.api_resources import Object
+from rescheduler.kube.api_resources import DEPLOYMENTS, STATEFUL_SETS, Object, merge_patch, strategic_patch
+from rescheduler.kube.client import Client
+from rescheduler.migrations.observation import RevalidationOutcome, RevalidationResult
+from rescheduler.migrations.transition_table import MigrationStep
+from rescheduler.planner.reasons import Reason
 from tests.stories.migrations.moves import MakeMoves, Moves
 from tests.stories.migrations.workloads import CLAIMS, claim_spec, provided_volumes, stateful_set
-from tests.stories.objects import ready_since
+from tests.stories.objects import RESOURCE_QUOTAS, ready_since
 from tests.stories.observer import observing
 from tests.stories.sandbox import Sandbox, node_of
+from tests.stories.waiting import until_object
 
 
 @contextlib.asynccontextmanager
-async def executing(moves: Moves, **policy: Any) -> AsyncIterator[Rescheduler]:
-    """Everything as it is put together for the commands."""
+async def executing(
+    moves: Moves, *, client: Client | None = None, **policy: Any
+) -> AsyncIterator[Rescheduler]:
+    """Everything as it is put together for the commands; `client` works instead of the administrator."""
     policy = {"min_pod_age": timedelta(), "usage_source": UsageSource.REQUESTS, **policy}
     configuration = Configuration(
         policy=replace(moves.policy, **policy), leader_election=LeaderElection(leader_elect=False)
     )
-    rescheduler = Rescheduler(moves.client, configuration, lease_at="default/rescheduler", now=moves.now)
+    rescheduler = Rescheduler(
+        client or moves.client, configuration, lease_at="default/rescheduler", now=moves.now
+    )
     async with rescheduler.watching(), rescheduler.executing():
         yield rescheduler
 
@@ -122,3 +134,98 @@ async def test_a_stateful_set_pod_waits_for_those_before_it(make_moves: MakeMove
         assert "web-0" in waiting.status.message
         sandbox.behave()
         assert (await moves.until_finished(key)).status.phase is MigrationPhase.COMPLETED
+
+
+@pytest.mark.parametrize("is_replaced", [True, False], ids=["its replacement is pending", "it has none yet"])
+async def test_room_of_a_replacement_is_not_given_away(make_moves: MakeMoves, is_replaced: bool) -> None:
+    """A pod was evicted to move to the target: until its replacement is bound, no other move takes its
+    room."""
+    moves = await make_moves()
+    sandbox = moves.sandbox
+    (target,) = sandbox.nodes[-1:]
+    allocatable = (await moves.client.get(NODES.as_json, target))["status"]["allocatable"]
+    half = {"cpu": f"{cpu_millis(allocatable['cpu']) * 6 // 10}m"}
+    await sandbox.cordon(target)
+    await stateful_set(sandbox, 1, pod=half, updateStrategy={"type": "OnDelete"})
+    other = await sandbox.until_pod_ready(await sandbox.pod("other", **half))
+    if is_replaced:
+        gates = [{"name": "example.com/hold"}]
+        changed = {"spec": {"template": {"spec": {"schedulingGates": gates}}}}
+        await moves.client.patch(STATEFUL_SETS, sandbox.key("web"), strategic_patch(changed))
+    else:
+        metadata = {"namespace": sandbox.namespace, "name": "full"}
+        await moves.client.create(RESOURCE_QUOTAS, {"metadata": metadata, "spec": {"hard": {"pods": "1"}}})
+        await until_object(
+            moves.client, RESOURCE_QUOTAS, sandbox.key("full"), lambda found: "status" in found
+        )
+    (source,) = await sandbox.pods()
+    await sandbox.cordon(target, on=False)
+    async with executing(moves) as rescheduler:
+
+        def asked() -> RevalidationResult:
+            spec = {
+                "pod": {"name": "other", "uid": other["metadata"]["uid"]},
+                "sourceNode": node_of(other),
+                "targetNode": target,
+            }
+            metadata = {
+                "namespace": sandbox.namespace,
+                "name": "another",
+                "uid": "1",
+                "creationTimestamp": other["metadata"]["creationTimestamp"],
+            }
+            wanted = decode_migration({"metadata": metadata, "spec": spec})
+            return rescheduler.revalidation.revalidate(wanted)
+
+        assert asked().answer is RevalidationOutcome.APPROVED
+        key = await moves.create_migration(source, target)
+        await moves.until(key, lambda migration: migration.status.step == MigrationStep.REPLACING)
+        uid = source["metadata"]["uid"]
+
+        def is_evicted(pods: Mapping[str, Object]) -> bool:
+            found = pods.get("web-0")
+            return found["metadata"]["uid"] != uid if is_replaced and found else not (is_replaced or found)
+
+        await moves.until_pods(is_evicted)
+        pods = rescheduler.cluster.watched.pods
+        async with asyncio.timeout(10):
+            while (found := pods.get(sandbox.key("web-0"))) is not None and found.uid == uid:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        refused = asked()
+    assert refused.answer is not RevalidationOutcome.APPROVED, refused
+
+
+async def test_a_budget_that_not_even_a_copy_can_meet_refuses_the_move_at_once(make_moves: MakeMoves) -> None:
+    moves = await make_moves(nodes=3)
+    sandbox = moves.sandbox
+    await sandbox.deployment(2)
+    await sandbox.budget(minAvailable=3)
+    source, target = (await sandbox.pods())[0], await sandbox.free_node()
+    async with observing(moves.client, sandbox.namespace) as seen, executing(moves):
+        migration = await moves.until_finished(await moves.create_migration(source, target))
+        await moves.until_nothing_left()
+    assert migration.status.phase is MigrationPhase.FAILED
+    assert migration.status.failure == Reason.BUDGET_UNSATISFIABLE, migration.status
+    assert "requires 3 healthy pods; with all replicas and the copy there are 3" in migration.status.message
+    assert set(seen.ready) == {2}, "there was never a copy"
+
+
+async def test_a_move_waits_for_siblings_that_its_budget_needs(make_moves: MakeMoves) -> None:
+    """The third replica starts when the move is requested: with it and the copy, the budget allows one."""
+    moves = await make_moves(nodes=4)
+    sandbox = moves.sandbox
+    await sandbox.deployment(2)
+    await sandbox.budget(minAvailable=3)
+    source = (await sandbox.pods())[0]
+    sandbox.behave({"startup": "3s", "termination": "0s"})
+    scaled = merge_patch({"spec": {"replicas": 3}})
+    await moves.client.patch(DEPLOYMENTS, sandbox.key("web"), scaled)
+    await moves.until_pods(lambda pods: len(pods) == 3 and all(map(node_of, pods.values())), labels="app=web")
+    target = await sandbox.free_node()
+    async with observing(moves.client, sandbox.namespace) as seen, executing(moves):
+        migration = await moves.until_finished(await moves.create_migration(source, target))
+        await sandbox.until_ready(3)
+        await moves.until_nothing_left()
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
+    assert migration.status.attempts == 1
+    assert min(seen.ready) == 2, "the two that were ready before"

@@ -1,4 +1,4 @@
-"""Ordinary pods, with all that pods usually have, move: admission treats copy and source alike."""
+"""Ordinary pods with many fields move: admission treats the copy like the source pod."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A copy that does not come up as it should: the migration is rolled back, and nothing is left of it."""
+"""A copy that doesn't become ready: the migration is rolled back, and no leftover remains."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
@@ -28,7 +28,7 @@ Eventually = Callable[..., Awaitable[Any]]
 
 
 async def rolled_back(moves: Moves, *, retries: int = 0, **policy: Any) -> Migration:
-    """Tried to move the only pod of a Deployment; nobody who looks from outside has noticed."""
+    """The move of a Deployment's only pod failed, and its clients did not notice."""
     sandbox = moves.sandbox
     (source,) = await sandbox.pods()
     target = await sandbox.free_node()

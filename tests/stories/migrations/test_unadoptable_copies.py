@@ -1,4 +1,4 @@
-"""Copies that a ReplicaSet can't adopt: the source is not evicted beside one, and nothing waits for ever."""
+"""Copies that a ReplicaSet can't adopt: the source pod is not evicted, and nothing waits forever."""
 
 from datetime import timedelta
 
@@ -69,7 +69,7 @@ async def test_once_the_source_is_evicted_the_copy_is(is_failed: bool, make_move
     assert (migration.status.phase, migration.status.failure) == (MigrationPhase.FAILED, "NotAdopted")
     assert name in migration.status.message
     assert await moves.client.get(POD_MIGRATIONS, key)
-    # Its ReplicaSet has made another, and the copy is nobody's.
+    # Its ReplicaSet has created another pod, and the copy has no owner.
     served = await moves.until_pods(
         lambda pods: [
             each

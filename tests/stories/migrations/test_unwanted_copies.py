@@ -1,4 +1,4 @@
-"""A workload that wants no pods any more gets rid of the copy at once, whatever budget covers it."""
+"""A workload that is scaled to zero deletes the copy at once, whatever budget covers it."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta

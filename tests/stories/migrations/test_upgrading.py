@@ -1,6 +1,5 @@
-"""An upgrade in the middle of a move: the next version goes on with what the one before has left."""
+"""An upgrade in the middle of a move: the next version continues what the previous one started."""
 
-import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -9,10 +8,15 @@ from rescheduler.api.podmigration import MigrationPhase
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, apply_patch
-from rescheduler.kube.client import Client
 from tests.stories.migrations.moves import MakeMoves
-from tests.stories.migrations.test_crash import EndsAt, deployed, is_eviction, is_new_pod, stateful
-from tests.stories.observer import observing
+from tests.stories.migrations.test_crash import (
+    deployed,
+    finished_by_another,
+    is_eviction,
+    is_new_pod,
+    moving_until,
+    stateful,
+)
 
 ADDED_SINCE = ("siblings", "workload", "stepSince", "retryAt")
 """Fields of the status that the first version did not write."""
@@ -30,17 +34,8 @@ async def test_a_migration_that_an_older_version_has_begun_comes_to_its_end(
     make_moves: MakeMoves, set_up: Callable, replicas: int, last: Callable
 ) -> None:
     moves = await make_moves()
-    sandbox = moves.sandbox
-    await set_up(sandbox)
-    source = (await sandbox.pods())[0]
-    sandbox.behave({"startup": "1s", "termination": "0s"})
-    target = await sandbox.free_node()
-    await sandbox.cordon(*(node for node in sandbox.nodes if node != target))
-    async with observing(moves.client, sandbox.namespace) as seen:
-        key = await moves.create_migration(source, target)
-        before = EndsAt(moves.client.transport, last)
-        async with moves.executing(Client(before)):
-            await asyncio.wait_for(before.ended.wait(), 60)
+    await set_up(moves.sandbox)
+    async with moving_until(moves, last) as (key, seen):
         item = await moves.client.get(POD_MIGRATIONS, key)
         for name in ADDED_SINCE:
             item["status"].pop(name, None)
@@ -50,9 +45,6 @@ async def test_a_migration_that_an_older_version_has_begun_comes_to_its_end(
             PODMIGRATION_CRD_NAME,
             apply_patch(podmigration_crd(), field_manager="upgrade", force=True),
         )
-        async with moves.executing():
-            migration = await moves.until_finished(key)
-            await moves.until_nothing_left()
-            await sandbox.until_ready(replicas)
+        migration = await finished_by_another(moves, key, replicas)
     assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert set_up is stateful or min(seen.ready) == replicas

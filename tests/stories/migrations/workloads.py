@@ -1,4 +1,4 @@
-"""Workloads that the facts don't need: StatefulSets, pods with volumes, pods of owners that nobody knows."""
+"""More workloads for stories: StatefulSets, pods with volumes, and pods of unknown owners."""
 
 from typing import Any
 

@@ -96,9 +96,10 @@ async def _webhook(connect: Connect, port: int) -> AsyncIterator[None]:
     await install_webhook(connect(), HOME, address)
     options = SteeringServerOptions(HOME, address, host="127.0.0.1", port=port, extender_port=0, drain_s=0.0)
     webhook, ended = SteeringServer(connect(WEBHOOK), options), asyncio.Event()
-    serving = asyncio.create_task(webhook.run_until(ended))
-    await webhook.registered()
-    await webhook.ready()
-    yield
-    ended.set()
-    await serving
+    # A webhook that can't start ends the test, which would wait for it forever.
+    async with asyncio.TaskGroup() as group:
+        group.create_task(webhook.run_until(ended))
+        await webhook.registered()
+        await webhook.ready()
+        yield
+        ended.set()

@@ -1,4 +1,4 @@
-"""The whole program, in this process: checks, migrations, recovery; and what it tells."""
+"""The whole program in this process: checks, migrations, recovery, and its reports."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from rescheduler.daemon.daemon_process import Daemon, DaemonOptions
 from rescheduler.daemon.listeners import DaemonListener
 from rescheduler.kube.client import Client
 
-__all__ = ["Heard", "Pace", "recovering"]
+__all__ = ["Pace", "ReceivedEvents", "recovering"]
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Pace:
         return Policy(**(wanted | more))
 
 
-class Heard(DaemonListener):
-    """The last that was told."""
+class ReceivedEvents(DaemonListener):
+    """The latest report."""
 
     use: Callable[[Policy], None]
     """As if its configuration had changed."""
@@ -63,16 +63,16 @@ async def recovering(
     *,
     is_killed: bool = False,
     **elects: Any,
-) -> AsyncIterator[Heard]:
+) -> AsyncIterator[ReceivedEvents]:
     """The daemon. Its Lease and state are in that namespace. `is_killed`: it has no time to end in order."""
-    heard, ended = Heard(), asyncio.Event()
+    received, ended = ReceivedEvents(), asyncio.Event()
     configuration = Configuration(policy=policy, leader_election=LeaderElection(**elects))
-    options = DaemonOptions(lease_at=f"{namespace}/rescheduler", now=now, listeners=(heard,))
+    options = DaemonOptions(lease_at=f"{namespace}/rescheduler", now=now, listeners=(received,))
     daemon = Daemon(lambda _: client, configuration, options)
-    heard.use = lambda policy: daemon.runtime.update(policy=policy)
+    received.use = lambda policy: daemon.runtime.update(policy=policy)
     running = asyncio.create_task(daemon.run_until(ended))
     try:
-        yield heard
+        yield received
     finally:
         if is_killed:
             running.cancel()

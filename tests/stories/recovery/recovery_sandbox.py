@@ -1,4 +1,4 @@
-"""A sandbox in which pods fail, and the whole program beside it."""
+"""A sandbox in which pods fail, with the whole program."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ from rescheduler.kube.client import Client
 from rescheduler.recovery.attempt_ledger import AttemptLedger, read_ledger
 from tests.stories import objects
 from tests.stories.objects import ready_since
-from tests.stories.recovery.program import Heard, Pace, recovering
+from tests.stories.recovery.program import Pace, ReceivedEvents, recovering
 from tests.stories.sandbox import AT_ONCE, Sandbox, node_of
 from tests.stories.waiting import until, until_object
 
@@ -67,8 +67,8 @@ class RecoverySandbox:
     """Whether one program sees to all sandboxes, by its own terms."""
     leaves_marks: bool = True
     """Whether a pod that is kept off nodes says so itself: by the webhook it does, by the extender not."""
-    heard: Heard | None = None
-    """What the program has told of late, if it is ours alone."""
+    received: ReceivedEvents | None = None
+    """What the program reported lately, if it is ours alone."""
 
     @property
     def client(self) -> Client:
@@ -84,14 +84,14 @@ class RecoverySandbox:
             return
         async with recovering(
             client or self.connect(), self.policy, self.sandbox.namespace, self.now
-        ) as heard:
-            self.heard = heard
+        ) as received:
+            self.received = received
             yield
 
     # -- workloads
 
     async def in_another_namespace(self) -> "RecoverySandbox":
-        """On the same nodes, with the same program."""
+        """Return a sandbox on the same nodes, with the same program."""
         name = f"{self.sandbox.namespace}-too"
         await self.client.create(NAMESPACES, {"metadata": {"name": name}})
         return replace(self, sandbox=replace(self.sandbox, namespace=name))
@@ -117,7 +117,7 @@ class RecoverySandbox:
         return made
 
     async def crowd(self, *nodes: str) -> None:
-        """A large pod on each: whoever is free to choose goes elsewhere."""
+        """A large pod on each: a pod that may choose goes elsewhere."""
         for node in nodes:
             await self.sandbox.pod(
                 f"on-{node}", metadata={"labels": {"app": "crowd"}}, nodeName=node, cpu="2"
@@ -158,7 +158,7 @@ class RecoverySandbox:
         return item | {"spec": wanted | spec}
 
     def job_of(self, cron_job: Object) -> Object:
-        """As `kubectl create job --from` makes it."""
+        """Create a Job as `kubectl create job --from` does."""
         metadata = cron_job["metadata"]
         owner = {
             "apiVersion": "batch/v1",
@@ -193,9 +193,9 @@ class RecoverySandbox:
         self.sandbox.behave(*({"match": {"node": node, **match}, **AT_ONCE, **rule} for node in nodes))
 
     def must_be_kept_off(self, pod: Object, *nodes: str) -> None:
-        """As far as pods say so."""
-        told = avoided_nodes(pod["metadata"].get("annotations", {}))
-        assert told == (nodes if self.leaves_marks else ())
+        """Check that pods are kept off these nodes, as far as their specs say so."""
+        reported = avoided_nodes(pod["metadata"].get("annotations", {}))
+        assert reported == (nodes if self.leaves_marks else ())
 
     async def pods(self, name: str = "web") -> list[Object]:
         return await self.sandbox.pods(name)
@@ -215,7 +215,7 @@ class RecoverySandbox:
         )
 
     async def until_well(self, count: int = 1, name: str = "web") -> list[Object]:
-        """So many pods, all of them ready."""
+        """Wait for so many pods, all of them ready."""
 
         def well(pods: list[Object]) -> list[Object]:
             ready = [pod for pod in pods if ready_since(pod)]
@@ -242,7 +242,7 @@ class RecoverySandbox:
         return _ledger(found)
 
     async def until_forgotten(self, kind: str, name: str = "web") -> Object:
-        """Without any record."""
+        """Wait until there is no record."""
         return await until_object(
             self.client,
             RESOURCES[kind],
@@ -259,7 +259,7 @@ class RecoverySandbox:
         )
 
     async def until_migrations(self, count: int) -> list[Migration]:
-        """So many that are over."""
+        """Wait for so many finished migrations."""
 
         def over(items: Mapping[str, Object]) -> bool:
             found = [decode_migration(item) for item in items.values()]

@@ -1,4 +1,4 @@
-"""What is around failing pods: lost nodes, annotations that make no sense, suspects, other tools' records."""
+"""Failing pods and lost nodes, invalid annotations, suspect nodes, and records of other tools."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ FOR_EVER = [
     {"key": f"node.kubernetes.io/{why}", "operator": "Exists", "effect": "NoExecute"}
     for why in ("unreachable", "not-ready")
 ]
-"""Tolerations: nobody else takes such a pod from a lost node."""
+"""Tolerations: no controller removes such a pod from a lost node."""
 OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
 
 
@@ -68,7 +68,7 @@ async def test_stateful_set_pod_on_a_lost_node(make_recovery: MakeRecovery) -> N
 
 
 @alone
-async def test_nothing_is_forced_unless_somebody_allows_it(make_recovery: MakeRecovery) -> None:
+async def test_nothing_is_forced_unless_the_policy_allows_it(make_recovery: MakeRecovery) -> None:
     recovery: RecoverySandbox = await make_recovery(
         nodes=4
     )  # fewer, and to lose one of them would be a reason to halt
@@ -80,7 +80,7 @@ async def test_nothing_is_forced_unless_somebody_allows_it(make_recovery: MakeRe
         await recovery.until_pods(lambda pods: len(pods) == 1 and node_of(pods[0]) not in {"", lost})
         await recovery.for_a_while()
         page = await recovery.client.list(PODS, namespace=recovery.sandbox.namespace, labels="app=web")
-    assert uid_of(before) in {pod.uid for pod in page.items}, "it waits for its kubelet, for ever"
+    assert uid_of(before) in {pod.uid for pod in page.items}, "it waits for its kubelet, forever"
 
 
 @alone
@@ -98,7 +98,7 @@ async def test_pods_stuck_terminating_on_a_lost_node(make_recovery: MakeRecovery
         await recovery.until_event("RemovedFromLostNode")
 
 
-# -- annotations that make no sense
+# -- annotations that are invalid
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ async def test_pods_stuck_terminating_on_a_lost_node(make_recovery: MakeRecovery
         pytest.param("-1", id="negative"),
     ],
 )
-async def test_a_number_that_makes_no_sense_is_ignored_and_said_once(
+async def test_a_number_that_is_invalid_is_ignored_and_said_once(
     make_recovery: MakeRecovery, retries: str
 ) -> None:
     recovery: RecoverySandbox = await make_recovery(nodes=2)
@@ -119,9 +119,9 @@ async def test_a_number_that_makes_no_sense_is_ignored_and_said_once(
         async with recovery.recovering():
             await recovery.until_event("SchedulingRetriesIgnored")
             await recovery.for_a_while()
-    (told,) = await recovery.events("SchedulingRetriesIgnored")
-    assert (told["involvedObject"]["kind"], told["involvedObject"]["name"]) == ("Deployment", "web")
-    assert f'"{retries}"' in told["message"]
+    (reported,) = await recovery.events("SchedulingRetriesIgnored")
+    assert (reported["involvedObject"]["kind"], reported["involvedObject"]["name"]) == ("Deployment", "web")
+    assert f'"{retries}"' in reported["message"]
     assert await recovery.migrations() == []
 
 
@@ -129,11 +129,11 @@ async def test_that_is_said_even_while_the_workload_has_no_pods(make_recovery: M
     recovery: RecoverySandbox = await make_recovery(nodes=1)
     await recovery.workload("Deployment", retries="many", replicas=0)
     async with recovery.recovering():
-        told = await recovery.until_event("SchedulingRetriesIgnored")
-    assert (told["involvedObject"]["kind"], told["involvedObject"]["name"]) == ("Deployment", "web")
+        reported = await recovery.until_event("SchedulingRetriesIgnored")
+    assert (reported["involvedObject"]["kind"], reported["involvedObject"]["name"]) == ("Deployment", "web")
 
 
-async def test_a_record_that_can_not_be_read_stops_nobody_and_is_replaced(
+async def test_an_unreadable_ledger_stops_no_recovery_and_is_replaced(
     make_recovery: MakeRecovery,
 ) -> None:
     recovery: RecoverySandbox = await make_recovery(nodes=2)
@@ -150,7 +150,7 @@ async def test_a_record_that_can_not_be_read_stops_nobody_and_is_replaced(
 
 
 @alone
-async def test_a_record_that_belongs_to_somebody_else_is_none(make_recovery: MakeRecovery) -> None:
+async def test_a_ledger_of_another_workload_does_not_count(make_recovery: MakeRecovery) -> None:
     """Copied along with a Deployment, as people do it."""
     recovery: RecoverySandbox = await make_recovery(nodes=2)
     broken, good = recovery.sandbox.nodes
@@ -187,7 +187,7 @@ async def test_the_record_of_the_older_tool_is_carried_over(make_recovery: MakeR
 async def test_only_node_was_tried(make_recovery: MakeRecovery) -> None:
     """The pod is not left pending.
 
-    Its own wishes leave it one node: kept off that, it would never run again.
+    Its own constraints leave it one node: kept off that, it would never run again.
     """
     recovery: RecoverySandbox = await make_recovery(nodes=2)
     only = recovery.sandbox.nodes[0]
@@ -217,8 +217,8 @@ async def test_a_node_on_which_several_workloads_fail_is_suspect(make_recovery: 
     for tenant, name in ((recovery, "web"), (recovery, "api"), (other, "db")):
         await tenant.workload_on(broken, "Deployment", retries="1", name=name)
     async with recovery.recovering():
-        told = await recovery.until_event("SuspectNode", node=broken)
-        if recovery.heard is not None:
-            (suspect,) = recovery.heard.suspect_nodes
+        reported = await recovery.until_event("SuspectNode", node=broken)
+        if recovery.received is not None:
+            (suspect,) = recovery.received.suspect_nodes
             assert (suspect.node, suspect.workloads) == (broken, 3)
-    assert "3 workloads" in told["message"]
+    assert "3 workloads" in reported["message"]

@@ -1,4 +1,4 @@
-"""A Deployment on a node that breaks its pods: moved away, kept off, recovered, forgotten; or given up."""
+"""A Deployment on a bad node: its pods are moved, steered away, and recover; or the attempts are used up."""
 
 from typing import Any
 
@@ -48,14 +48,14 @@ async def test_three_retries_are_three_reschedulings_and_then_it_is_given_up(
     async with recovery.recovering():
         ledger = await recovery.until_ledger("Deployment", _has_ended)
         migrations = await recovery.until_migrations(3)
-        told = await recovery.until_event("ReschedulingExhausted")
+        reported = await recovery.until_event("ReschedulingExhausted")
         await recovery.for_a_while()
         assert len(await recovery.migrations()) == 3, "nothing more"
     assert len({first, *tried(migrations)}) == 4, "each time to another node"
     assert {migration.status.failure for migration in migrations} == {"CopyFailing"}
     (line,) = ledger.lineages.values()
     assert line.count == 3
-    assert "3 of 3" in told["message"]
+    assert "3 of 3" in reported["message"]
     (left,) = await recovery.pods()
     assert left["metadata"]["uid"] == source["metadata"]["uid"]
 
@@ -79,7 +79,7 @@ async def test_who_is_given_up_goes_on_when_more_is_allowed(make_recovery: MakeR
         await recovery.until_forgotten("Deployment")
 
 
-async def test_when_all_nodes_were_tried_it_begins_anew(make_recovery: MakeRecovery) -> None:
+async def test_when_all_nodes_were_tried_it_begins_again(make_recovery: MakeRecovery) -> None:
     recovery: RecoverySandbox = await make_recovery(nodes=2)
     first, second = recovery.sandbox.nodes
     recovery.breaks(first, second)
@@ -158,7 +158,7 @@ async def _is_left_alone(recovery: RecoverySandbox, **how: Any) -> None:
         assert not (await recovery.ledger("Deployment")).lineages
 
 
-async def test_nobody_is_moved_who_has_not_asked_for_it(make_recovery: MakeRecovery) -> None:
+async def test_a_workload_without_the_annotation_is_not_moved(make_recovery: MakeRecovery) -> None:
     recovery: RecoverySandbox = await make_recovery(nodes=2)
     recovery.breaks(recovery.sandbox.nodes[0])
     await recovery.workload_on(recovery.sandbox.nodes[0], "Deployment", retries=None)

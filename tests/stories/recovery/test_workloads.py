@@ -1,4 +1,4 @@
-"""The other kinds: each recovers by its own rules, and none of them is ever made anew itself."""
+"""The other kinds of workloads: each recovers by its own rules, and no workload is recreated itself."""
 
 from collections.abc import Callable
 
@@ -139,7 +139,7 @@ def finished(job: Object) -> bool:
 
 @pytest.mark.simulator(reason="its back-off is longer than all that is remembered on the control plane")
 async def test_a_job_s_failed_pod_is_replaced_by_the_job_and_kept_off(make_recovery: MakeRecovery) -> None:
-    """The Job makes the next pod at once: from the one after that on, it is told where not to go."""
+    """The Job creates the next pod at once: from the one after that on, pods are steered away."""
     recovery: RecoverySandbox = await make_recovery(nodes=2)
     broken, good = recovery.sandbox.nodes
     recovery.sandbox.behave({"match": {"node": broken}, **CRASH}, DONE)
@@ -158,7 +158,7 @@ async def test_a_job_s_failed_pod_is_replaced_by_the_job_and_kept_off(make_recov
             timeout_s=recovery.pace.timeout_s,
         )
         await recovery.until_forgotten("Job")
-    assert uid_of(done) == uid_of(job), "never made anew"
+    assert uid_of(done) == uid_of(job), "never recreated"
     assert await recovery.migrations() == []
     recovery.must_be_kept_off(next(pod for pod in await recovery.pods() if node_of(pod) == good), broken)
 
@@ -224,7 +224,7 @@ async def test_what_fails_in_the_jobs_of_a_cron_job_is_on_its_record(make_recove
     assert FAILED_ATTEMPTS_ANNOTATION not in item["metadata"].get("annotations", {})
 
 
-# -- pods of nobody
+# -- bare pods
 
 
 async def test_a_bare_pod_is_copied_to_another_node_with_its_record(make_recovery: MakeRecovery) -> None:
@@ -243,7 +243,10 @@ async def test_a_bare_pod_is_copied_to_another_node_with_its_record(make_recover
         assert name.startswith("rescheduled-web-")
         assert well["metadata"]["annotations"][RETRIES] == "3"
         await recovery.until_forgotten("Pod", name)
-    assert [each.status.handover for each in await recovery.migrations()] == [Handover.COPY] * 2
+    # A further attempt is made if the second one is decided before the good node can be used.
+    handovers = [each.status.handover for each in await recovery.migrations()]
+    assert len(handovers) in {2, 3}
+    assert set(handovers) == {Handover.COPY}
 
 
 # -- replaced by their controllers

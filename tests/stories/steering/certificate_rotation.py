@@ -1,4 +1,4 @@
-"""A clock that is made to run ahead, so that certificates become due while others are at work."""
+"""A clock that runs ahead, so that certificates become due during a test."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,7 +22,7 @@ LIFETIMES = CertificateLifetimes(
     timedelta(seconds=360), timedelta(seconds=200), overlap=timedelta(seconds=20)
 )
 """So short that the clock has to run ahead by less than certificates are made valid in advance: all of them
-are valid by everybody's clock."""
+are valid by every clock."""
 ROUNDS_S = (0, 140, 245, 270, 290)
 """The serving certificate is due, then the authority, then its successor takes over, and all goes on."""
 

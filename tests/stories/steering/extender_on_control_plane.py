@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from rescheduler.install.component_manifests import certificate_secret
-from rescheduler.install.extender_configuration import scheduler_configuration
+from rescheduler.install.manifests import scheduler_configuration
 from rescheduler.kube.access.cluster_config import load_cluster_access
 from rescheduler.kube.api_resources import SECRETS, Object
 from rescheduler.kube.client import Client
@@ -99,7 +99,7 @@ def extender_control_plane(
 
 
 async def _given(kubeconfig: Path, address: Address) -> None:
-    """As the first process makes it, and an administrator copies it."""
+    """Return the certificate that the first process creates and an administrator copies."""
     async with HttpTransport(load_cluster_access(kubeconfig)) as network:
         client = Client(network)
         await client.create(SECRETS, certificate_secret(HOME.namespace))

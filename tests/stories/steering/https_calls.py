@@ -1,4 +1,4 @@
-"""Calls to our process, as those who trust its certificate make them."""
+"""Calls to our process by clients that trust its certificate."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""Migrations as the webhook or extender sees them, written by hand, and what becomes of pods meanwhile."""
+"""Hand-written migrations as the webhook or extender sees them, and the pods created meanwhile."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ class Steered:
     """async with serving(): a webhook that is registered; or an extender that can be asked."""
     eventually: Callable[..., Awaitable[Any]]
     leaves_marks: ClassVar[bool] = True
-    """Whether a pod says itself where it was told to go, and not to go."""
+    """Whether the pod's spec says where it should go, and where not."""
 
     @property
     def client(self) -> Client:
@@ -42,7 +42,7 @@ class Steered:
 
     @contextlib.asynccontextmanager
     async def moving(self, *pods: Object, to: str = "") -> AsyncIterator[None]:
-        """Migrations of the pods are about to evict them, and whoever serves knows."""
+        """Migrations of the pods are about to evict them, and the webhook or extender knows."""
         async with contextlib.AsyncExitStack() as stack:
             for number, pod in enumerate(pods, start=1):
                 (owner,) = pod["metadata"]["ownerReferences"]
@@ -62,7 +62,7 @@ class Steered:
             yield
 
     async def steers(self) -> bool:
-        """Whether a pod of `PROBE` would be steered, if somebody made it."""
+        """Whether a pod of `PROBE` would be steered if it were created."""
         owner = {**PROBE, "controller": True}
         metadata = {"namespace": self.sandbox.namespace, "name": "probe", "ownerReferences": [owner]}
         spec = {"containers": [{"name": "main", "image": "shop/web:1"}]}
@@ -71,12 +71,12 @@ class Steered:
         return STEERED_BY_ANNOTATION in made["metadata"].get("annotations", {})
 
     def must_avoid(self, pod: Object, *nodes: str) -> None:
-        """It was told to keep off these nodes, if pods are told anything; of none: it was told nothing."""
-        told = nodes if self.leaves_marks else ()
+        """It avoids these nodes, if pods are steered at all; without nodes: it avoids none."""
+        reported = nodes if self.leaves_marks else ()
         annotations = pod["metadata"].get("annotations", {})
-        assert avoided_nodes(annotations) == tuple(sorted(told))
-        assert (STEERED_BY_ANNOTATION in annotations) == bool(told)
-        assert ("affinity" in pod["spec"]) == bool(told)
+        assert avoided_nodes(annotations) == tuple(sorted(reported))
+        assert (STEERED_BY_ANNOTATION in annotations) == bool(reported)
+        assert ("affinity" in pod["spec"]) == bool(reported)
 
     async def evict(self, pod: Object, replicas: int) -> Object:
         """The pod that its controller has made in its place, once all are ready again."""
@@ -119,7 +119,7 @@ class Extended(Steered):
     leaves_marks = False
 
     async def steers(self) -> bool:
-        """Whether a pod of `PROBE` would be kept off a node, if somebody placed it."""
+        """Whether a pod of `PROBE` would be kept off a node if it were placed."""
         owner = {**PROBE, "controller": True}
         metadata = {"namespace": self.sandbox.namespace, "name": "probe", "ownerReferences": [owner]}
         asked = {"Pod": {"metadata": metadata}, "NodeNames": ["nowhere", "anywhere"]}

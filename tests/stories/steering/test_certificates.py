@@ -1,4 +1,4 @@
-"""Under a real API server: certificates change without one call that fails, and mistakes are mended."""
+"""With a real API server, certificates are replaced without a failed call, and mistakes are fixed."""
 
 import json
 from base64 import b64decode, b64encode
@@ -101,7 +101,7 @@ async def test_rotation_under_load(
     assert seen[-1].authority != seen[0].authority
 
 
-async def test_a_bundle_that_somebody_edits_is_restored(
+async def test_an_edited_bundle_is_restored(
     make_steered: MakeSteered, eventually: Callable[..., Any]
 ) -> None:
     steered = await make_steered(nodes=1)

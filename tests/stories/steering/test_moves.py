@@ -1,4 +1,4 @@
-"""The controller and whoever steers together: a pod is moved to its target by eviction, or comes back."""
+"""The controller with webhook or extender: a pod moves to its target by eviction, or comes back."""
 
 from datetime import timedelta
 
@@ -67,9 +67,9 @@ async def test_room_only_on_the_source(make_steered: MakeSteered) -> None:
         (back,) = await sandbox.until_ready(1)
     assert migration.status.phase is MigrationPhase.FAILED, migration.status
     assert migration.status.failure == "BackOnSource"
-    told = migration.status.condition(ConditionType.STEERED)
-    assert told is not None
-    assert told.status == "False"
+    reported = migration.status.condition(ConditionType.STEERED)
+    assert reported is not None
+    assert reported.status == "False"
     assert node_of(back) == node_of(source)
     steered.must_avoid(back)
     if steered.leaves_marks:

@@ -1,11 +1,11 @@
-"""What only a real kube-scheduler shows: its profiles, its two ways to ask, what it makes of a refusal."""
+"""What only a real kube-scheduler shows: profiles, both extender verbs, and its reaction to a refusal."""
 
 from collections.abc import Mapping
 
 import pytest
 
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.install.extender_configuration import EXTENDER_PROFILE
+from rescheduler.install.manifests import EXTENDER_PROFILE
 from rescheduler.kube.api_resources import Object
 from tests.stories.sandbox import node_of
 from tests.stories.steering.extender_on_control_plane import Address
@@ -22,7 +22,7 @@ def steering() -> str:
 
 
 async def replaced_away_from_its_source(steered: Steered, **pod: str) -> bool:
-    """On two nodes of which the scheduler prefers the source: the other one is busier."""
+    """Use two nodes of which the scheduler prefers the source: the other one is busier."""
     sandbox = steered.sandbox
     await sandbox.deployment(1, pod=dict(pod))
     (source,) = await sandbox.pods()
@@ -71,7 +71,7 @@ async def test_scheduler_without_a_certificate(
 
 
 async def test_where_only_its_source_is_left_a_pod_says_why_it_waits(make_steered: MakeSteered) -> None:
-    """As with the webhook: until the migration withdraws its intent, and has the pod made anew."""
+    """As with the webhook: until the migration withdraws its intent, and has the pod created again."""
     steered = await make_steered(nodes=1)
     sandbox = steered.sandbox
     await sandbox.deployment(1)

@@ -1,4 +1,4 @@
-"""A pod that is evicted to be moved is made anew where it should be, whatever its own wishes are."""
+"""The replacement of an evicted pod is created on the target node, whatever its own preferences are."""
 
 import pytest
 
@@ -58,7 +58,7 @@ async def test_source_is_the_emptiest_node(make_steered: MakeSteered) -> None:
 
 
 async def test_alternatives_that_its_owner_requires_keep_their_meaning(make_steered: MakeSteered) -> None:
-    """It may be on two nodes only: one it leaves, and a third is preferred in vain."""
+    """It may be on two nodes only: one it leaves, and preferring a third has no effect."""
     steered = await make_steered(nodes=3)
     sandbox = steered.sandbox
     source_node, other, forbidden = sandbox.nodes
@@ -92,10 +92,10 @@ async def test_several_nodes_are_kept_away_from_at_once(make_steered: MakeSteere
         steered.must_avoid(each, node_of(first), node_of(second))
 
 
-async def test_when_nobody_serves_any_more_pods_are_made_and_placed_as_usual(
+async def test_without_a_webhook_pods_are_created_and_scheduled_as_usual(
     make_steered: MakeSteered,
 ) -> None:
-    """It is registered and gone: it is asked in vain, and all goes on."""
+    """It is registered but gone: calls to it fail, and everything continues."""
     steered = await make_steered(nodes=2)
     await steered.sandbox.deployment(1)
     (source,) = await steered.sandbox.pods()

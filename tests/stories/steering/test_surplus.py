@@ -1,4 +1,4 @@
-"""The pod that a ReplicaSet creates while a copy is handed over: with the guard there is none.
+"""The surplus pod that a ReplicaSet creates during a handover: with the guard there is none.
 
 Without it, that pod may preempt others. Then nothing is moved, and the reason says so.
 """
@@ -229,7 +229,7 @@ async def test_pods_wanted_during_the_move(make_steered: MakeSteered, start_webh
     assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
 
 
-# -- whoever depends on the webhook finds out whether it answers
+# -- a client that depends on the webhook finds out whether it answers
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ async def unregistered(client: Client) -> AsyncIterator[None]:
 
 @pytest.fixture
 def ours(cluster: RealCluster) -> Client:
-    """As the service account of the webhook."""
+    """Return a client with the webhook's service account."""
     return cluster.connect_as(WEBHOOK)
 
 

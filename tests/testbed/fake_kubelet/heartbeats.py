@@ -1,4 +1,4 @@
-"""Signs of life for many nodes: leases renewed, a few each second, so that thousands are no burst."""
+"""Heartbeats of many nodes: a few Leases are renewed each second, so that thousands cause no burst."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Pods as a kubelet of thousands of nodes keeps them: as bytes, until it is their turn.
+"""Pods of thousands of nodes, kept as bytes until they are processed.
 
 A whole pod takes some 40 KB as Python objects, most of it the bookkeeping of who wrote which field; without
 that, and as bytes, it is 2 KB, and decoding it when it is needed takes some ten microseconds.
@@ -29,7 +29,7 @@ class HeldPod(msgspec.Struct, frozen=True, gc=False):
         return self.identity.key
 
     def whole(self) -> Object:
-        """Decoded anew each time: nobody can change what is held."""
+        """Decode it again each time, so that no caller can change what is held."""
         return _decode(self.body)
 
 

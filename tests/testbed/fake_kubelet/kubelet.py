@@ -1,7 +1,7 @@
-"""Plays the kubelets of all nodes that carry its label, and of no other.
+"""Act as the kubelets of all nodes that carry its label, and of no other.
 
 What is to be done is decided by the pure `advance`, on what the API holds; this does it. A decision made on
-an old view of a pod is refused by the server (its resourceVersion is part of each write) and made anew when
+an old view of a pod is refused by the server (its resourceVersion is part of each write) and repeated when
 the newer view arrives, so several of these, or one that was restarted, do no harm.
 """
 
@@ -33,7 +33,7 @@ from tests.testbed.fake_kubelet.nodes import (
 from tests.testbed.fake_kubelet.queue import WorkQueue
 from tests.testbed.fake_kubelet.wakes import Wakes
 
-__all__ = ["FakeKubelet", "Played"]
+__all__ = ["FakeKubelet", "FakeNode"]
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ REGISTRATIONS_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
-class Played:
+class FakeNode:
     """A node that we speak for."""
 
     node: Object
@@ -62,7 +62,7 @@ class FakeKubelet:
         workers: int = 16,
         namespace: str = "",
     ) -> None:
-        """`namespace`: it cares for pods of this one only, and hears of no others."""
+        """`namespace`: it handles pods of this one only, and watches no others."""
         self.name = name
         self.behaviour = behaviour or Behaviour()
         self.done: Counter[str] = Counter()
@@ -76,7 +76,7 @@ class FakeKubelet:
         )
         self._client = client
         self._began = datetime.now(UTC)
-        self._played: dict[str, Played] = {}
+        self._played: dict[str, FakeNode] = {}
         self._killed: set[str] = set()
         self._seen_dead: set[str] = set()
         self._registered: list[str] = []
@@ -135,7 +135,7 @@ class FakeKubelet:
         self._registered.clear()
 
     def behave(self, behaviour: Behaviour) -> None:
-        """From now on like this. Outages are counted from the start of running, as before."""
+        """Set the behaviour from now on. Outages still count from the start."""
         self.behaviour = behaviour
         for played in list(self._played.values()):
             self._on_node(None, played.node)
@@ -149,6 +149,8 @@ class FakeKubelet:
 
     def revive(self, node: str) -> None:
         self._killed.discard(node)
+        # It may not have been seen dead, and yet changes of its pods were ignored in between.
+        self._seen_dead.add(node)
         self._queue.put(node)
 
     def is_dead(self, node: str) -> bool:
@@ -161,7 +163,7 @@ class FakeKubelet:
         return len(self._queue) == 0
 
     @property
-    def played(self) -> dict[str, Played]:
+    def played(self) -> dict[str, FakeNode]:
         return self._played
 
     # -- what needs work
@@ -174,7 +176,7 @@ class FakeKubelet:
         name = new["metadata"]["name"]
         behaviour = of_node(self.behaviour, name, new["metadata"].get("labels") or {})
         known = self._played.get(name)
-        self._played[name] = Played(new, behaviour, HostFacts(_internal_ip(new), behaviour.slow))
+        self._played[name] = FakeNode(new, behaviour, HostFacts(_internal_ip(new), behaviour.slow))
         if known is None:
             self._put_pods_of(name)
         self._queue.put(name)
@@ -195,18 +197,18 @@ class FakeKubelet:
         while True:
             key = await self._queue.take()
             try:
-                await (self._tend_pod(key) if "/" in key else self._tend_node(key))
+                await (self._reconcile_pod(key) if "/" in key else self._reconcile_node(key))
             except (errors.Conflict, errors.NotFound):
                 self.done["outdated"] += 1  # the newer state is on its way to us
-            except errors.Retriable as failed:
+                self._wakes.at(key, datetime.now(UTC) + RETRY_AFTER)
+            except errors.KubeError as failed:
+                # Whatever the error: a kubelet never stops trying, and no other event may come for this pod.
                 log.warning("%s; trying again", failed)
                 self._wakes.at(key, datetime.now(UTC) + RETRY_AFTER)
-            except errors.KubeError:
-                log.exception("can't go on with %s", key)
             finally:
                 self._queue.done(key)
 
-    async def _tend_pod(self, key: str) -> None:
+    async def _reconcile_pod(self, key: str) -> None:
         held = self.pods.get(key)
         if held is None or self.is_dead(held.node):
             return
@@ -221,7 +223,7 @@ class FakeKubelet:
                 self.done["delete"] += 1
                 await self._client.delete(PODS, key, uid=uid, grace_s=0)
 
-    async def _tend_node(self, name: str) -> None:
+    async def _reconcile_node(self, name: str) -> None:
         played = self._played.get(name)
         if played is None:
             return

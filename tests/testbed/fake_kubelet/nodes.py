@@ -46,7 +46,7 @@ class NodeShape:
 
 
 def node_shapes(count: int, prefix: str = "node", **shape: Any) -> Iterator[NodeShape]:
-    """So many alike, in three zones: node-0001 and so on."""
+    """Return so many equal nodes in three zones: node-0001 and so on."""
     for number in range(1, count + 1):
         yield NodeShape(f"{prefix}-{number:04}", zone=f"zone-{'abc'[number % 3]}", **shape)
 

@@ -1,4 +1,4 @@
-"""Keys that need work: each is there once, and never in two hands at the same time."""
+"""A work queue: each key is in it once, and is processed by one worker at a time."""
 
 import asyncio
 from collections import OrderedDict

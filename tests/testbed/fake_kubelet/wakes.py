@@ -1,4 +1,4 @@
-"""Wake me at: one alarm for any number of keys, of which the earliest counts for each."""
+"""Timers for any number of keys; the earliest time of each key counts."""
 
 import asyncio
 import heapq

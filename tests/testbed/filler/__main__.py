@@ -33,11 +33,11 @@ def main(arguments: list[str]) -> int:
 
 
 def _progress(pods: int) -> Callable[[int], None]:
-    def told(made: int) -> None:
+    def reported(made: int) -> None:
         if sys.stderr.isatty():
             print(f"\r{made} of {pods} pods ", end="", file=sys.stderr, flush=True)
 
-    return told
+    return reported
 
 
 def _parser() -> argparse.ArgumentParser:

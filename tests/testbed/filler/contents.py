@@ -1,4 +1,6 @@
-"""What a cluster is filled with: workloads of many sizes, spread unevenly. Same numbers, same cluster."""
+"""The contents of a filled cluster: workloads of many sizes, spread unevenly. The same numbers give the same
+cluster.
+"""
 
 import random
 from collections.abc import Iterator
@@ -41,14 +43,14 @@ class Workload:
 
 def plan(nodes: list[str], pods: int, seed: int = 0) -> Iterator[Workload]:
     """Workloads with that many pods in all."""
-    dice = random.Random(seed)
-    weights = [dice.uniform(COOLEST, HOTTEST) for _ in nodes]
-    places = dice.choices(nodes, weights, k=pods) if nodes else []
+    rng = random.Random(seed)
+    weights = [rng.uniform(COOLEST, HOTTEST) for _ in nodes]
+    places = rng.choices(nodes, weights, k=pods) if nodes else []
     number = 0
     while places:
-        size = min(dice.choice(SIZES), len(places))
-        template = dice.randrange(TEMPLATES)
-        revision = f"{dice.getrandbits(40):010x}"
+        size = min(rng.choice(SIZES), len(places))
+        template = rng.randrange(TEMPLATES)
+        revision = f"{rng.getrandbits(40):010x}"
         yield Workload(
             name=f"service-{template:02}-{number:05}-{revision}",
             namespace=NAMESPACES[template % len(NAMESPACES)],
@@ -85,10 +87,10 @@ def pod_object(workload: Workload, ordinal: int, owner_uid: str = "") -> Object:
 
 
 def _spec(template: int) -> Object:
-    """As a service's usually is: probes, some environment, a configuration, now and then a constraint."""
-    dice = random.Random(template)
+    """Return a typical spec of a service: probes, environment, a configuration, sometimes a constraint."""
+    rng = random.Random(template)
     name = f"service-{template:02}"
-    requests = {"cpu": dice.choice(CPU), "memory": dice.choice(MEMORY)}
+    requests = {"cpu": rng.choice(CPU), "memory": rng.choice(MEMORY)}
     probe = {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 10}
     container = {
         "name": "main",

@@ -1,4 +1,4 @@
-"""Writes the planned objects, some at once: each pod is created on its node, then told that it runs."""
+"""Write the planned objects: each pod is created on its node, then gets a running status."""
 
 import asyncio
 import contextlib
@@ -45,9 +45,9 @@ async def fill(
     *,
     owners: bool = False,
     at_once: int = AT_ONCE,
-    told: Callable[[int], None] = lambda _made: None,
+    reported: Callable[[int], None] = lambda _made: None,
 ) -> None:
-    """Every pod of these workloads, with a ReplicaSet each if `owners`. `told` hears of pods made.
+    """Create every pod of these workloads, with ReplicaSets if `owners`; report the number to `reported`.
 
     What is there already is left as it is, so a fill that was interrupted can be taken up again.
 
@@ -59,7 +59,7 @@ async def fill(
         for ordinal in range(len(workload.nodes)):
             with contextlib.suppress(errors.AlreadyExists):
                 await _make_pod(client, pod_object(workload, ordinal, uid))
-            told(1)
+            reported(1)
 
     await _each(workloads, make, at_once)
 

@@ -57,30 +57,30 @@ async def fill_nodes(filling: Filling) -> None:
         await client.close()
 
 
-def fill_pods(filling: Filling, told: Callable[[int], None] = lambda _made: None) -> None:
-    """Returns when all are there; `told` hears now and then how many are. Raises `FillError`."""
+def fill_pods(filling: Filling, reported: Callable[[int], None] = lambda _made: None) -> None:
+    """Return when all are there; `reported` receives the number now and then. Raise `FillError`."""
     if filling.etcd:
-        asyncio.run(_fill_straight(filling, told))
+        asyncio.run(_fill_straight(filling, reported))
     else:
-        _fill_by_processes(filling, told)
+        _fill_by_processes(filling, reported)
 
 
-async def _fill_straight(filling: Filling, told: Callable[[int], None]) -> None:
+async def _fill_straight(filling: Filling, reported: Callable[[int], None]) -> None:
     made = 0
 
     def count(more: int) -> None:
         nonlocal made
         made += more
-        told(made)
+        reported(made)
 
     client = _client(filling)
     try:
-        await fill_straight(client, filling.etcd, _planned(filling), owners=filling.owners, told=count)
+        await fill_straight(client, filling.etcd, _planned(filling), owners=filling.owners, reported=count)
     finally:
         await client.close()
 
 
-def _fill_by_processes(filling: Filling, told: Callable[[int], None]) -> None:
+def _fill_by_processes(filling: Filling, reported: Callable[[int], None]) -> None:
     fresh = multiprocessing.get_context("spawn")  # forks and event loops don't go together
     made = fresh.Value("i", 0)
     shares = [
@@ -91,7 +91,7 @@ def _fill_by_processes(filling: Filling, told: Callable[[int], None]) -> None:
         share.start()
     while any(share.is_alive() for share in shares):
         time.sleep(_LOOK_EVERY_S)
-        told(made.value)
+        reported(made.value)
     if made.value != filling.pods:
         raise FillError(f"made {made.value} of {filling.pods} pods")
 
@@ -103,13 +103,13 @@ def _fill_share(filling: Filling, rank: int, made: "Synchronized[int]") -> None:
 async def _fill_part(filling: Filling, rank: int, made: "Synchronized[int]") -> None:
     part = list(_planned(filling))[rank :: filling.processes]
 
-    def told(count: int) -> None:
+    def reported(count: int) -> None:
         with made.get_lock():
             made.value += count
 
     client = _client(filling)
     try:
-        await fill(client, part, owners=filling.owners, told=told)
+        await fill(client, part, owners=filling.owners, reported=reported)
     finally:
         await client.close()
 

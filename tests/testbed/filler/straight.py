@@ -1,8 +1,8 @@
 """Pods written straight into etcd, as the API server would have stored them, at a tenth of the cost.
 
-Of each template one pod goes through the API, is told that it runs, and is read from etcd: the stencil. Every
-pod of that template is its stencil with another name, owner, place and address. The API server's caches hear
-of them as of any other change; what it never gets to do is to refuse one.
+One pod of each template is created through the API, gets a running status, and is read from etcd: the
+stencil. Every pod of that template is its stencil with another name, owner, node and address. The API
+server's caches receive them like any other change, but the API server can't refuse one.
 """
 
 import asyncio
@@ -96,15 +96,15 @@ def _make_own(pod: api_pb2.Pod, stencil: Stencil) -> None:
     """Gives the pod its addresses and its containers' ids, those that a fake kubelet would give it."""
     metadata = {"name": pod.metadata.name, "uid": pod.metadata.uid}
     like_it = stencil.created | {"metadata": stencil.created["metadata"] | metadata}
-    told = started_status(like_it, HostFacts(node_address(pod.spec.nodeName)), datetime.now(UTC))
-    host_ip, pod_ip = told["hostIP"], told["podIP"]
+    reported = started_status(like_it, HostFacts(node_address(pod.spec.nodeName)), datetime.now(UTC))
+    host_ip, pod_ip = reported["hostIP"], reported["podIP"]
     pod.status.MergeFromString(
         _field(_HOST_IP, host_ip.encode())
         + _field(_POD_IP, pod_ip.encode())
         + _field(_POD_IPS, _field(1, pod_ip.encode()))
         + _field(_HOST_IPS, _field(1, host_ip.encode()))
     )
-    for container, status in zip(pod.status.containerStatuses, told["containerStatuses"], strict=True):
+    for container, status in zip(pod.status.containerStatuses, reported["containerStatuses"], strict=True):
         container.MergeFromString(_field(_CONTAINER_ID, status["containerID"].encode()))
 
 
@@ -122,9 +122,9 @@ async def fill_straight(
     workloads: Iterable[Workload],
     *,
     owners: bool = False,
-    told: Callable[[int], None] = lambda _made: None,
+    reported: Callable[[int], None] = lambda _made: None,
 ) -> None:
-    """As `filling.fill` does, in the eyes of everybody who looks at the cluster afterwards."""
+    """Fill it like `filling.fill`; clients of the cluster see no difference afterwards."""
     planned = list(workloads)
     stencils = Stencils(client, etcd_url)
     uids: dict[str, str] = {}
@@ -143,7 +143,7 @@ async def fill_straight(
                 return
             etcd.add(etcd_url, batch)
             with turn:
-                told(len(batch))
+                reported(len(batch))
 
     await asyncio.gather(*(asyncio.to_thread(write) for _ in range(_WRITERS)))
 
@@ -158,7 +158,7 @@ def _key(namespace: str, name: str) -> Key:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """On the wire; for less than 128 bytes."""
+    """Encode a field of less than 128 bytes."""
     tag = number << 3 | 2
     # A tag of 16 and above takes two bytes.
     start = bytes([tag]) if tag < 0x80 else bytes([tag & 0x7F | 0x80, tag >> 7])

@@ -10,7 +10,11 @@ tool (
 	github.com/containerd/containerd/v2/cmd/ctr
 )
 
-require github.com/coredns/coredns v1.15.0
+require (
+	github.com/coredns/coredns v1.15.0
+	golang.org/x/net v0.60.0
+	google.golang.org/grpc v1.84.0
+)
 
 require (
 	cyphar.com/go-pathrs v0.2.5 // indirect
@@ -162,7 +166,6 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/crypto v0.57.0 // indirect
 	golang.org/x/mod v0.41.0 // indirect
-	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/sync v0.23.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
@@ -171,7 +174,6 @@ require (
 	golang.org/x/time v0.16.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260825221802-da73d73af1c5 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
-	google.golang.org/grpc v1.84.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect

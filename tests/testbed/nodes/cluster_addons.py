@@ -1,4 +1,4 @@
-"""What a cluster needs besides its nodes: names for Services."""
+"""Cluster DNS, which real nodes need."""
 
 from typing import Any
 

@@ -1,9 +1,9 @@
 """A cluster with real nodes that stays: what `python -m tests.testbed up --nodes 3` starts.
 
-Three processes: one that stays outside and answers for the end (the sandbox), one inside that runs the
-cluster until it is asked to end, and whoever asked for it, who only waits until it is ready. The API server
-listens where only the inside reaches it; a socket that was opened outside is served inside, so that kubectl
-works as usual.
+Three processes take part: the sandbox, which stays outside and cleans up at the end; one inside that runs
+the cluster until it is asked to stop; and the command that started it, which waits until it is ready. Only
+the inside reaches the API server directly; a socket that was opened outside is served inside, so that
+kubectl works as usual.
 """
 
 import asyncio
@@ -35,6 +35,8 @@ from tests.testbed.usage import UsageApi
 __all__ = ["end_kept_cluster", "outside_kubeconfig", "start_kept_cluster"]
 
 _READY_WITHIN_S = 300.0
+_OUR_IMAGE = Path(__file__).resolve().parents[3] / "dist" / "rescheduler-image.tar"
+"""What `make image` wrote, if it was asked to."""
 _SCRAPE_EVERY_S = 5.0
 
 
@@ -59,7 +61,7 @@ def start_kept_cluster(folder: Path, count: int) -> None:
     if not ready or process.poll() is not None:
         process.terminate()
         raise PartError(f"the cluster did not start; the end of {log}:\n{log.read_text()[-2000:]}")
-    process.returncode = 0  # it stays: nobody is to warn that it still runs
+    process.returncode = 0  # it stays running: no warning about that
 
 
 def end_kept_cluster(folder: Path) -> None:
@@ -133,6 +135,8 @@ def _inside(folder: Path, count: int) -> None:
         _owner_file(folder).write_text(json.dumps(asdict(owner)))
         for program in ("webapp", "loadgen"):
             nodes.import_image(nodes.image(program))
+        if _OUR_IMAGE.exists():
+            nodes.import_image(_OUR_IMAGE)
         asyncio.run(_stay(cluster, nodes, listener))
 
 

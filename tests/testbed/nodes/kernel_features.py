@@ -1,4 +1,4 @@
-"""What the machine must be able to do for real nodes, asked by doing it, not by reading versions."""
+"""Check what real nodes need of the machine by trying it, not by versions."""
 
 import os
 import platform

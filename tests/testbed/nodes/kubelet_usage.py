@@ -1,4 +1,4 @@
-"""What real nodes and pods use, in the way of metrics-server: from `/metrics/resource` of each kubelet."""
+"""The usage of real nodes and pods, read as metrics-server does: from `/metrics/resource` of each kubelet."""
 
 import ssl
 import urllib.request
@@ -85,7 +85,7 @@ class KubeletUsage:
 
 
 def _read(address: str) -> _Samples:
-    # The kubelet's certificate is its own; there is nobody else in the nodes' network.
+    # The kubelet's certificate is its own; no other machine is in the nodes' network.
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     url = f"https://{address}:10250/metrics/resource"

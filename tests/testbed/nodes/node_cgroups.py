@@ -1,6 +1,6 @@
 """The control groups of a testbed: one for all of it, and one for each node below.
 
-A group's name says which process answers for it, so that whoever comes next can tell a group in use from one
+A group's name says which process answers for it, so that the next process can tell a group in use from one
 that a killed run left behind. Version 1 has a tree per controller; version 2 has one tree for all.
 """
 
@@ -67,7 +67,7 @@ class Group:
         return int((self.path("memory") / file).read_text())
 
     def limit_cpu(self, cores: float | None) -> None:
-        """At most so much CPU time for all of the group; None: no limit."""
+        """Limit the CPU time of the whole group; None means no limit."""
         quota = None if cores is None else max(1000, int(cores * _PERIOD_US))
         if is_unified():
             (self.path("cpu") / "cpu.max").write_text(f"{quota or 'max'} {_PERIOD_US}")
@@ -82,7 +82,7 @@ class Group:
             (self.path("freezer") / "freezer.state").write_text("FROZEN" if frozen else "THAWED")
 
     def processes(self) -> set[int]:
-        """Everybody in the group and below, seen from our PID namespace."""
+        """Return all processes in the group and below, seen from our PID namespace."""
         found: set[int] = set()
         for path in self.paths():
             for file in path.rglob("cgroup.procs"):

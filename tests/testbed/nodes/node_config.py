@@ -107,7 +107,7 @@ def _kubelet(node: NodeSettings) -> dict[str, Any]:
         "cgroupDriver": "cgroupfs",
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
         "failSwapOn": False,
-        # The API server has no client certificate here; nobody else is in the nodes' network.
+        # The API server has no client certificate here; no other machine is in the nodes' network.
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
         "authorization": {"mode": "AlwaysAllow"},
         "clusterDNS": [CLUSTER_DNS],
@@ -117,7 +117,7 @@ def _kubelet(node: NodeSettings) -> dict[str, Any]:
         "maxPods": 60,
         # The default is below /usr, which a node shares with the machine.
         "volumePluginDir": "/var/lib/kubelet/plugins/volume",
-        # So that a lost node is noticed within the tests' patience, and a short stall is none.
+        # So that a lost node is noticed within the timeouts of the tests, and a short stall is not.
         "nodeStatusUpdateFrequency": "4s",
         "nodeLeaseDurationSeconds": 12,
         "imageGCHighThresholdPercent": 100,

@@ -10,7 +10,7 @@ _CREATED = "1970-01-01T00:00:00Z"
 
 
 def program_image(program: Path, reference: str, folder: Path) -> Path:
-    """Write an OCI archive whose only file is the program, which it runs as nobody."""
+    """Write an OCI archive whose only file is the program, which it runs as an unprivileged user."""
     archive = folder / f"{program.name}.tar"
     if not archive.exists():
         layer = layer_of_files({program.name: program})

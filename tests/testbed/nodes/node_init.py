@@ -86,7 +86,7 @@ def _meminfo(total_bytes: int) -> str:
 
 
 def _control_groups() -> None:
-    """Mount the hierarchies anew: in a control group namespace, our own group is their root."""
+    """Mount the hierarchies again: in a control group namespace, our own group is their root."""
     trees, unified = hierarchies(), is_unified()
     if unified:
         _run("mount", "-t", "cgroup2", "cgroup2", "/sys/fs/cgroup")
@@ -100,7 +100,9 @@ def _control_groups() -> None:
 
 
 def _own_leaf(root: Path) -> None:
-    """In version 2 a group with processes hands no controllers on to its children."""
+    """Move to a group of our own: in version 2, a group with processes passes no controllers to its
+    children.
+    """
     (root / "init").mkdir(exist_ok=True)
     for pid in (root / "cgroup.procs").read_text().split():
         (root / "init" / "cgroup.procs").write_text(pid)

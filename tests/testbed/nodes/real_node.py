@@ -3,6 +3,7 @@
 It can be lost in every way in which nodes are lost: killed, frozen, cut off, full or slow.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -25,7 +26,7 @@ _FILLER = "filler"
 
 
 class NodeError(Exception):
-    """A node did not do what it was told; the message says where its logs are."""
+    """A node failed; the message says where its logs are."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class RealNode:
         self.wait_started()
 
     def kill(self) -> None:
-        """Lose it, as by a power cut: every process ends at once and nobody is told. The disk stays."""
+        """Lose it, as by a power cut: every process ends at once, without notice. The disk stays."""
         if self._init:
             send(self._init, signal.SIGKILL)
         if self._group.path("freezer").exists():
@@ -145,18 +146,18 @@ class RealNode:
     # -- what can go wrong
 
     def pause(self) -> None:
-        """Freeze every process on it, as a hypervisor may; connections stay open and nobody answers."""
+        """Freeze every process on it, as a hypervisor may; connections stay open without answers."""
         self._group.freeze(frozen=True)
 
     def resume(self) -> None:
         self._group.freeze(frozen=False)
 
     def partition(self) -> None:
-        """Pull its cable: its pods go on, and it hears from nobody."""
+        """Disconnect it: its pods go on running, and it has no network."""
         self._run("ip", "link", "set", self.cable, "down")
         self.is_reachable = False
 
-    def heal(self) -> None:
+    def repair(self) -> None:
         self._run("ip", "link", "set", self.cable, "up")
         self.is_reachable = True
 
@@ -198,9 +199,13 @@ class RealNode:
         """Make an image of an OCI archive known to containerd."""
         self.run("ctr", "--namespace=k8s.io", "images", "import", "--digests=false", str(archive))
 
-    def forget_connections(self) -> None:
-        """Drop the tracked connections: one that reuses a port would meet what is left of the old one."""
-        self.run("conntrack", "--flush")
+    def forget_connections(self, address: str) -> None:
+        """Drop the tracked connections to an address: one that reuses a port would meet what is left of it.
+
+        Others stay: without its entry, a pod's connection to the API server's Service would break.
+        """
+        with contextlib.suppress(NodeError):  # there was none
+            self.run("conntrack", "--delete", "--orig-dst", address)
 
     def _find_init(self) -> bool:
         """Whether `unshare` has made the process that is the first one inside."""

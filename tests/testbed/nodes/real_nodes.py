@@ -44,7 +44,7 @@ def with_nodes(options: Options, count: int = 3) -> Options:
 
 
 class Nodes:
-    """As many nodes as the control plane has names for; by default each is in a zone of its own."""
+    """As many nodes as the control plane has names for, by default each in its own zone."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Runs a command where real nodes can be its children: `python -m tests.testbed.nodes COMMAND…`.
+"""Run a command with real nodes as its child processes: `python -m tests.testbed.nodes COMMAND…`.
 
 The command gets a network namespace and a control group of its own, with a limit of memory. This process
 stays outside and answers for the end: when the command has ended, however it ended, it kills whatever is
@@ -87,7 +87,7 @@ class Sandbox:
             return process.wait()
 
     def _leaves(self) -> list[Path]:
-        """In version 2 only groups without children have processes, so the command has one of its own."""
+        """Give the command a group of its own: in version 2, only groups without children have processes."""
         return [_leaf(path) for path in self.group.paths()]
 
 

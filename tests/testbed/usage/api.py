@@ -1,4 +1,4 @@
-"""The aggregated API server, and how the real one learns of it."""
+"""The aggregated API server, and its registration with the real one."""
 
 import asyncio
 import base64
@@ -29,7 +29,7 @@ _POLL_S = 0.2
 
 
 class UsageSource(Protocol):
-    """Who knows what nodes and their pods use, as objects of the API."""
+    """Returns the usage of nodes and their pods, as objects of the API."""
 
     def node_metrics(
         self, now: datetime, *, name: str = "", selector: Selector = ...

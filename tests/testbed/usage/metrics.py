@@ -1,4 +1,4 @@
-"""The objects of `metrics.k8s.io/v1beta1`, computed from what runs and how it behaves."""
+"""The objects of `metrics.k8s.io/v1beta1`, computed from running pods and their behaviour."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -43,7 +43,7 @@ class FakeUsage:
 def node_metrics(
     kubelet: FakeKubelet, now: datetime, *, name: str = "", selector: Selector = EVERYTHING
 ) -> Iterator[Object]:
-    """Of the nodes that live: nobody hears of a dead one's usage."""
+    """Return the usage of the nodes that are alive: a dead one has none."""
     for known, played in kubelet.played.items():
         labels = played.node["metadata"].get("labels") or {}
         if kubelet.is_dead(known) or (name and known != name) or not selector.matches(labels):

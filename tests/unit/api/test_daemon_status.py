@@ -1,4 +1,4 @@
-"""What the leader and people write into `rescheduler-state`, and what can be read of it."""
+"""The ConfigMap `rescheduler-state`: what the leader and the commands write, and how it is read."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""What the observer of the chaos rounds takes for wrong, on histories that are written down here."""
+"""Which faults the observer of the chaos rounds finds, in histories written in this file."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -110,7 +110,7 @@ def test_a_source_that_is_evicted_before_its_copy_is_ready(scenario):
     ("lost_at", "faults", "races"),
     [
         pytest.param(50, 1, 0, id="long before: a fault"),
-        pytest.param(95, 0, 1, id="while the request was on its way: told apart"),
+        pytest.param(95, 0, 1, id="while the request was on its way: distinguished"),
     ],
 )
 def test_a_source_that_is_evicted_when_the_node_of_its_copy_is_gone(scenario, lost_at, faults, races):
@@ -120,7 +120,8 @@ def test_a_source_that_is_evicted_when_the_node_of_its_copy_is_gone(scenario, lo
     assert (len(summary.too_few), len(summary.races)) == (faults, races)
 
 
-def test_an_eviction_that_the_audit_log_has_lost_is_judged_if_a_migration_names_the_pod(scenario):
+def test_an_eviction_that_is_not_in_the_audit_log(scenario):
+    """It is checked if a migration names the pod."""
     scenario.note(scenario.seen.pods, 80, pod("copy", node="n2", is_ready=False))
     scenario.evicted("source", 100, by="")
     assert len(scenario.summary().too_few) == 1
@@ -169,7 +170,8 @@ def test_a_copy_whose_workload_was_deleted_and_made_again_is_no_longer_promised(
     assert scenario.summary().too_few == []
 
 
-def test_a_copy_whose_workload_is_gone_is_no_bare_pod_when_only_its_migration_is_left_as_owner(scenario):
+def test_a_copy_without_its_workload_is_no_bare_pod(scenario):
+    """Only its migration is left as its owner."""
     scenario.note(scenario.seen.workloads, 90, None, uid="uid-web")
     scenario.note(scenario.seen.pods, 91, pod("copy", node="n2", owners=(("PodMigration", "uid-move"),)))
     scenario.evicted("source", 95, by="system:serviceaccount:kube-system:generic-garbage-collector")
@@ -177,7 +179,8 @@ def test_a_copy_whose_workload_is_gone_is_no_bare_pod_when_only_its_migration_is
     assert scenario.summary().too_few == []
 
 
-def test_a_sibling_that_was_lost_just_before_and_is_evicted_later_explains_a_budget_that_is_not_met(scenario):
+def test_a_lost_sibling_explains_an_unmet_budget(scenario):
+    """It was lost just before, and is evicted later."""
     scenario.note(scenario.seen.budgets, 1, Budget("shop/web", "uid-budget", "shop", "web", 2, True, False))
     scenario.note(scenario.seen.pods, 1, pod("sibling"))
     scenario.note(scenario.seen.pods, 95, pod("sibling", is_ready=False))
@@ -186,7 +189,8 @@ def test_a_sibling_that_was_lost_just_before_and_is_evicted_later_explains_a_bud
     assert scenario.summary().too_few == []
 
 
-def test_a_copy_that_is_deleted_under_a_budget_that_was_not_met_before_the_move_either(scenario):
+def test_a_copy_under_an_unmet_budget(scenario):
+    """The copy is deleted under a budget that was not met before the move either."""
     scenario.note(scenario.seen.budgets, 1, Budget("shop/web", "uid-budget", "shop", "web", 2, True, False))
     leaving = pod("copy", node="n2", is_leaving=True, removal_asked_at=at(100))
     scenario.note(scenario.seen.pods, 100, leaving)
@@ -210,7 +214,7 @@ def test_an_eviction_under_a_budget_that_demands_more(scenario, taken_at, faults
     assert len(scenario.summary().too_few) == faults
 
 
-def test_a_pod_that_no_migration_names_and_a_node_that_nobody_wants_empty(scenario):
+def test_a_pod_without_migration_and_a_node_without_maintenance(scenario):
     scenario.requests += [
         asked("patch", "pods", "bystander", 100),
         asked("patch", "nodes", "n1", 100, namespace=""),
@@ -223,6 +227,38 @@ def test_a_pod_that_no_migration_names_and_a_node_that_nobody_wants_empty(scenar
         "patch nodes n1",
         "patch deployments shop/web",
     ]
+
+
+def test_attempts_are_recorded_only_where_the_owner_allows_retries(scenario):
+    """`scheduling-retries` on one of two Deployments, and a failed attempt written onto each."""
+    for name, allows in (("asked", True), ("unasked", False)):
+        state = WorkloadState(
+            f"shop/{name}", f"uid-{name}", "Deployment", 1, False, (), allows_retries=allows
+        )
+        scenario.note(scenario.seen.workloads, 1, state)
+        scenario.requests.append(asked("patch", "deployments", name, 100))
+    (fault,) = scenario.summary().harmed
+    assert "patch deployments shop/unasked" in fault
+
+
+@pytest.mark.parametrize(
+    ("handover", "faults"),
+    [pytest.param("Evict", 0, id="of an evicted pod"), pytest.param("Adopt", 1, id="beside a copy")],
+)
+def test_a_replacement_that_is_marked_but_not_recorded(scenario, handover, faults):
+    """A migration that gives up while it waits has marked the pod that its controller created."""
+    scenario.note(scenario.seen.migrations, 90, migration(handover=handover, copy="", copy_uid=""))
+    scenario.note(scenario.seen.pods, 95, pod("replacement"))
+    scenario.requests.append(asked("patch", "pods", "replacement", 100))
+    assert len(scenario.summary().harmed) == faults
+
+
+def test_what_a_deployment_passes_on_to_its_replica_set_is_not_left_over(scenario):
+    """The Deployment controller copies annotations, and never removes them from the ReplicaSet again."""
+    scenario.ended()
+    passed_on = WorkloadState("shop/old", "uid-old", "ReplicaSet", 0, False, ("attempts",), "uid-deployment")
+    scenario.note(scenario.seen.workloads, 100, passed_on)
+    assert not any("attempts" in each for each in scenario.summary().left)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
-"""A command in a process of its own, on a terminal or not, which can be interrupted as people do it."""
+"""Run a command in its own process, with or without a terminal, and interrupt it."""
 
+import asyncio
 import contextlib
 import fcntl
 import os
@@ -15,12 +16,41 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Spawned", "spawned"]
+__all__ = ["PrintingProcess", "Spawned", "spawned"]
 
 _PATIENCE_S = 60.0
 _BETWEEN_S = 0.7
 _WIDTH, _HEIGHT = 120, 30
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
+
+
+class PrintingProcess:
+    """A command in its own process, read line by line; its standard output must be a pipe."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.printed: list[str] = []
+
+    async def line_with(self, text: str) -> str:
+        """Return the next line that contains this; fail if the process ends before."""
+        assert self.process.stdout is not None
+        while line := (await asyncio.wait_for(self.process.stdout.readline(), _PATIENCE_S)).decode():
+            self.printed.append(line)
+            if text in line:
+                return line
+        raise AssertionError(f"{text!r} was never printed: {''.join(self.printed)}{await self.errors()}")
+
+    async def kubeconfig(self) -> Path:
+        return Path((await self.line_with("export KUBECONFIG=")).strip().partition("=")[2])
+
+    async def errors(self) -> str:
+        """Return what it wrote to standard error, if that is a pipe."""
+        if self.process.stderr is None:
+            return ""
+        return (await asyncio.wait_for(self.process.stderr.read(), _PATIENCE_S)).decode()
+
+    async def ends(self) -> int:
+        return await asyncio.wait_for(self.process.wait(), _PATIENCE_S)
 
 
 class Spawned:
@@ -53,7 +83,7 @@ class Spawned:
         return self.process.wait(_PATIENCE_S)
 
     def interrupt_again(self) -> None:
-        """So much later that it is another wish, not an echo of the first."""
+        """Interrupt so much later that it is another request, not an echo of the first."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_BETWEEN_S)
         self.interrupt()

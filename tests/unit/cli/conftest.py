@@ -1,7 +1,6 @@
-"""A small shop, lopsided: saved in a file, or served by a simulated API server."""
+"""A small shop with an uneven load: saved in a file, or served by a simulated API server."""
 
 import json
-import logging
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from click.testing import CliRunner
 
 from rescheduler.cli import main
 from tests.building import ClusterBuilder, cluster
+from tests.unit.cli.live_cluster import living_objects, scenario, write_config
 from tests.unit.cli.simulated_server import served
 from tests.unit.cluster.sources.rich_cluster import complete, saved
 
@@ -38,20 +38,27 @@ def shop(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path):
-    """Of a server that has the same objects."""
+    """The kubeconfig of a server that has the same objects."""
     with served(complete(lopsided().objects), tmp_path / "kubeconfig") as file:
         yield file
 
 
-@pytest.fixture(autouse=True)
-def _log_as_before():
-    """Commands set up the log of the whole process: the tests after them expect it as it was."""
-    root, ours = logging.getLogger(), logging.getLogger("rescheduler")
-    handlers, levels = root.handlers[:], (root.level, ours.level)
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(levels[0])
-    ours.setLevel(levels[1])
+@pytest.fixture(name="cluster")
+def living_cluster(tmp_path: Path):
+    """The kubeconfig of a small cluster that keeps running: its pods are all on the first node."""
+    with served(living_objects(scenario()), tmp_path / "kubeconfig", alive=True) as file:
+        yield file
+
+
+@pytest.fixture
+def rescheduler(run, cluster: Path, tmp_path: Path):
+    """Run a command on that cluster, with settings that make no test wait."""
+    config = write_config(tmp_path / "config.json")
+
+    def invoke(command, *arguments, **more):
+        return run(command, *arguments, "--kubeconfig", cluster, "--config", config, **more)
+
+    return invoke
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""A small cluster that lives, for commands that move pods: three nodes, all pods on the first."""
+"""A small simulated cluster that keeps running, for commands that move pods: three nodes, all pods on the
+first.
+"""
 
 import json
 from datetime import UTC, datetime
@@ -11,7 +13,7 @@ from kubesim.scenario import initial_objects, parse_scenario
 __all__ = ["QUICK", "living_objects", "scenario", "write_config"]
 
 QUICK = {"settleTime": "0s", "minPodAge": "0s", "usageSource": "requests"}
-"""So that nobody has to wait."""
+"""So that no test has to wait."""
 
 
 def scenario(*workloads: dict) -> dict:
@@ -24,7 +26,7 @@ def scenario(*workloads: dict) -> dict:
 
 
 def living_objects(content: dict) -> list[dict]:
-    """As they are now."""
+    """Return the objects as they are now."""
     raw = yaml.safe_dump(content).encode()
     return initial_objects(parse_scenario(raw, source="test"), datetime.now(UTC))
 

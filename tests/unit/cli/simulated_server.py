@@ -47,7 +47,7 @@ def served(
         if alive:
             start_cluster(server)
         async with await serve(_Wrapped(server, wrap)) as running:  # type: ignore[arg-type]
-            kubeconfig.write_text(running.kubeconfig)  # noqa: ASYNC240 - nobody waits yet
+            kubeconfig.write_text(running.kubeconfig)  # noqa: ASYNC240 - no other task runs yet
             ready.set()
             await end.wait()
 

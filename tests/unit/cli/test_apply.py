@@ -1,46 +1,27 @@
-"""`rescheduler apply` and `migrations`, over HTTP, in a simulated cluster that lives."""
+"""`rescheduler apply` and `migrations`, over HTTP, on a running simulated cluster."""
 
 import asyncio
 import json
-
-import pytest
 
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.kube.access import cluster_config
 from rescheduler.kube.api_resources import merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
-from tests.unit.cli.live_cluster import living_objects, scenario, write_config
+from tests.unit.cli.live_cluster import write_config
 from tests.unit.cli.other_executor import executing_elsewhere
-from tests.unit.cli.simulated_server import served
 
 CORDONED = merge_patch({"spec": {"unschedulable": True}})
 
 
 def changed_in(kubeconfig, change):
-    """As somebody else does it, meanwhile."""
+    """Change it meanwhile, as another client does."""
 
     async def changed():
         async with HttpTransport(cluster_config.load_cluster_access(str(kubeconfig))) as network:
             await change(Client(network))
 
     asyncio.run(changed())
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    with served(living_objects(scenario()), tmp_path / "kubeconfig", alive=True) as kubeconfig:
-        yield kubeconfig
-
-
-@pytest.fixture
-def rescheduler(run, cluster, tmp_path):
-    config = write_config(tmp_path / "config.json")
-
-    def invoke(command, *arguments, **more):
-        return run(command, *arguments, "--kubeconfig", cluster, "--config", config, **more)
-
-    return invoke
 
 
 def test_a_plan_is_shown_made_and_summed_up(rescheduler):
@@ -60,7 +41,7 @@ def test_a_plan_is_shown_made_and_summed_up(rescheduler):
     assert "it is already Completed" in late.stderr
 
 
-def test_nothing_is_moved_unless_somebody_agrees(rescheduler):
+def test_nothing_is_moved_without_confirmation(rescheduler):
     done = rescheduler("apply", "--install", stdin="n\n")
     assert done.exit_code == 1
     assert "nothing was moved" in done.stderr
@@ -107,9 +88,8 @@ def test_while_a_daemon_holds_the_lease_it_only_asks_and_follows(rescheduler, cl
     assert "2 of 2 moves made." in done.stdout
 
 
-def test_every_move_of_a_saved_plan_is_checked_again_and_refusals_are_told_with_a_remedy(
-    rescheduler, cluster, tmp_path
-):
+def test_moves_of_a_saved_plan_are_revalidated(rescheduler, cluster, tmp_path):
+    """Refusals are reported with a remedy."""
     file = tmp_path / "plan.json"
     assert rescheduler("plan", "--save", file).exit_code == 3
     first, second = json.loads(file.read_text())["moves"]
@@ -118,7 +98,7 @@ def test_every_move_of_a_saved_plan_is_checked_again_and_refusals_are_told_with_
     done = rescheduler("apply", file, "--yes", "--install")
     assert done.exit_code == 1, done.output
     assert "1 of 2 moves made, 1 failed." in done.stdout
-    told = done.stdout.partition("1 failed.")[2]
-    assert f"{first['pod']}: " in told
-    assert "cordoned" in told
-    assert second["pod"] not in told
+    reported = done.stdout.partition("1 failed.")[2]
+    assert f"{first['pod']}: " in reported
+    assert "cordoned" in reported
+    assert second["pod"] not in reported

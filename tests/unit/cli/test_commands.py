@@ -1,6 +1,8 @@
 """The list of commands."""
 
 import importlib
+import subprocess
+import sys
 
 import click
 import pytest
@@ -27,3 +29,16 @@ def test_preloaded_modules_exist():
     """They are named as strings, which no type checker checks."""
     for module in PRELOADED_MODULES:
         importlib.import_module(module)
+
+
+def test_what_a_long_collection_leaves_is_not_collected_again():
+    """Otherwise each one stops the event loop of a daemon with many pods."""
+    program = """
+import gc
+from rescheduler.cli.execution import short_collections
+with short_collections():
+    kept = [[] for _ in range(2_000_000)]
+    gc.collect()
+    assert gc.get_freeze_count() > len(kept) / 2
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

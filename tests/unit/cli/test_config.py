@@ -1,4 +1,4 @@
-"""`rescheduler config` as a person uses it."""
+"""`rescheduler config`, run as a user runs it."""
 
 import subprocess
 import sys

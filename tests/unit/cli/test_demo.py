@@ -1,4 +1,4 @@
-"""The demo: its story in virtual time, and the command as a person runs it."""
+"""The demo: its scenario in virtual time, and the command as a user runs it."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,6 @@ import io
 import signal
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 from rich.console import Console
 
@@ -32,18 +31,19 @@ from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.kube.transport import InProcessTransport
 from rescheduler.steering.steering_service import SteeringService
 from rescheduler.steering.webhook.webhook_configurations import UrlAddress, webhook_configurations
+from tests.unit.cli.command_process import PrintingProcess
 
 PATIENCE_S = 60
 
 
-class Desk:
+class InProcessWebhook:
     """The webhook, without a network in between: that would take real time."""
 
-    def __init__(self, desk):
-        self._desk = desk
+    def __init__(self, service):
+        self._service = service
 
     async def call(self, _endpoint, body, _timeout_s):
-        return self._desk.answer(body)
+        return self._service.answer(body)
 
 
 def play(scenario, interfere=None):
@@ -60,13 +60,13 @@ def play(scenario, interfere=None):
         await client.create(
             MUTATING_WEBHOOKS, webhook_configurations(UrlAddress("https://webhook.invalid"))[0]
         )
-        desk = SteeringService(client)
-        server.cluster.admission.webhooks.caller = Desk(desk)
+        service = SteeringService(client)
+        server.cluster.admission.webhooks.caller = InProcessWebhook(service)
         screen = DemoScreen(Console(file=printed, width=200), loop.time)
-        monitor = ClusterMonitor(client, screen.migration)
+        monitor = ClusterMonitor(client, screen.migration, server.clock.now)
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(transport.close)
-            await stack.enter_async_context(desk.running())
+            await stack.enter_async_context(service.running())
             await stack.enter_async_context(monitor.watching())
             stack.enter_context(screen.showing(monitor))
             await stack.enter_async_context(running_daemon(client, server.clock.now))
@@ -81,7 +81,7 @@ def play(scenario, interfere=None):
     return printed.getvalue(), monitor, wrong
 
 
-def test_the_story_comes_true_and_nobody_notices():
+def test_the_story_comes_true_without_an_outage():
     printed, monitor, wrong = play(demo_scenario())
     assert wrong == {}, printed
     assert monitor.violated == {}
@@ -95,7 +95,7 @@ def test_the_story_comes_true_and_nobody_notices():
     assert "goals               reached" in printed
 
 
-def test_a_story_in_which_somebody_interferes_does_not_come_true_and_says_what_is_wrong():
+def test_a_story_with_interference_fails_and_says_what_is_wrong():
     async def cordon_everything_else(client):
         for number in (1, 2, 4, 5, 6):
             await client.patch(NODES, f"worker-{number}", merge_patch({"spec": {"unschedulable": True}}))
@@ -105,32 +105,14 @@ def test_a_story_in_which_somebody_interferes_does_not_come_true_and_says_what_i
     assert "still on worker-3" in printed
 
 
-class Demo:
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        self.printed: list[str] = []
-
-    async def line_with(self, text: str) -> str:
-        """The next line that contains this; fails if the demo ends before."""
-        assert self.process.stdout is not None
-        while line := (await asyncio.wait_for(self.process.stdout.readline(), PATIENCE_S)).decode():
-            self.printed.append(line)
-            if text in line:
-                return line
-        raise AssertionError(f"{text!r} was never printed: {''.join(self.printed)}")
-
-    async def ends(self) -> int:
-        return await asyncio.wait_for(self.process.wait(), PATIENCE_S)
-
-
 @contextlib.asynccontextmanager
-async def demo(*arguments: str) -> AsyncIterator[Demo]:
+async def demo(*arguments: str) -> AsyncIterator[PrintingProcess]:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", "from rescheduler.cli import main; main()", "demo", *arguments,
-        stdout=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
-        yield Demo(process)
+        yield PrintingProcess(process)
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
@@ -139,14 +121,15 @@ async def demo(*arguments: str) -> AsyncIterator[Demo]:
 
 async def test_kubectl_can_look_on_and_ctrl_c_ends_it():
     async with demo() as shown:
-        kubeconfig = Path((await shown.line_with("export KUBECONFIG=")).strip().partition("=")[2])
+        kubeconfig = await shown.kubeconfig()
         await shown.line_with("An unbalanced cluster")
         async with HttpTransport(cluster_config.load_cluster_access(kubeconfig)) as network:
             assert len((await Client(network).list(NODES)).items) == 6
         await shown.line_with("LoadBalancing: cpu: source")
         shown.process.send_signal(signal.SIGINT)
-        await shown.line_with("ready-seconds lost")
+        await shown.line_with("Stopped before the end of the demo.")
         assert await shown.ends() == 130
+        assert not [line for line in shown.printed if "✗" in line], "Ctrl-C is no verdict on a goal"
         assert not await asyncio.to_thread(kubeconfig.exists), "what it wrote goes with it"
 
 
@@ -156,3 +139,5 @@ async def test_a_port_that_is_taken_is_named():
         port = url.split("127.0.0.1:")[1].split(",")[0]
         async with demo("--port", port) as second:
             assert await second.ends() == 1
+            (words,) = (await second.errors()).splitlines()
+            assert words.startswith(f"Error: the simulated API server can't listen on port {port}: ")

@@ -1,4 +1,4 @@
-"""What fits on the demo's screen, and what is left out where it is small."""
+"""What the demo's screen shows, and what it leaves out on a small terminal."""
 
 import io
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ def shown(width, height, migrations=(), news=0):
     """The lines of one frame, as a terminal of that size has them."""
     printed = io.StringIO()
     screen = LiveDemoScreen(Console(file=printed, width=width, height=height))
-    screen.begin(SimpleNamespace(nodes=(), pods=(), migrations=list(migrations)))
+    screen.begin(SimpleNamespace(nodes=(), pods=(), running_migrations=list(migrations)))
     screen.chapter(CHAPTERS[0])
     for number in range(news):
         screen.report_result(SimpleNamespace(title=f"news {number}"), "")

@@ -1,4 +1,4 @@
-"""`rescheduler drain` and `undrain`, over HTTP on a simulated cluster that lives."""
+"""`rescheduler drain` and `undrain`, over HTTP on a running simulated cluster."""
 
 import json
 
@@ -17,6 +17,13 @@ SINGLE = {
     "cpu": "100m",
     "on": {"node-1": 1},
     "budget": {"minAvailable": 1},
+}
+STRICT = {
+    "namespace": "shop",
+    "name": "strict",
+    "cpu": "100m",
+    "on": {"node-1": 1, "node-2": 1},
+    "budget": {"minAvailable": 3},
 }
 SYSTEM = {"namespace": "kube-system", "name": "dns", "cpu": "100m", "on": {"node-1": 1}}
 
@@ -53,7 +60,8 @@ def node(tmp_path, name):
     return found, pods
 
 
-def test_a_node_is_emptied_also_of_single_replicas_under_budgets_that_allow_no_disruption(tmp_path, run):
+def test_drain_moves_single_replicas_under_zero_budgets(tmp_path, run):
+    """The budgets allow no disruption."""
     with cluster(tmp_path, SINGLE, DAEMONS):
         result = run("drain", "node-1")
         found, pods = node(tmp_path, "node-1")
@@ -63,6 +71,8 @@ def test_a_node_is_emptied_also_of_single_replicas_under_budgets_that_allow_no_d
     assert found["spec"]["unschedulable"] is True
     assert found["metadata"]["labels"]["scheduler.alpha.kubernetes.io/maintenance"] == "true"
     assert found["metadata"]["annotations"]["rescheduler.dev/cordoned-by"] == "NodeMaintenance"
+    (empty,) = [each for each in found["status"]["conditions"] if each["type"] == "rescheduler.dev/Empty"]
+    assert (empty["status"], empty["reason"]) == ("True", "Empty"), "`kubectl wait` needs no daemon"
 
 
 def test_what_cannot_be_moved_is_named_with_the_reason_and_the_remedy(tmp_path, run):
@@ -74,10 +84,36 @@ def test_what_cannot_be_moved_is_named_with_the_reason_and_the_remedy(tmp_path, 
     assert "maintenanceIncludesSystem" in result.output
 
 
+def test_a_budget_that_no_copy_can_meet_is_named_by_every_command(tmp_path, run):
+    with cluster(tmp_path, STRICT):
+        drained = run("drain", "node-1")
+        _, (pod,) = node(tmp_path, "node-1")
+        name = pod["metadata"]["name"]
+        explained = run("explain", "pod", f"shop/{name}")
+        planned = run("plan", enabledStrategies=["NodeMaintenance"])
+        moved = run("move", f"shop/{name}", "--to", "node-3")
+    saved = str(tmp_path / "saved.json")
+    simulated = CliRunner().invoke(main, ["simulate", "--from", saved, "--strategy", "NodeMaintenance"])
+    for each in (drained, explained, planned, moved, simulated):
+        assert "BudgetUnsatisfiable" in each.output, each.output
+    assert drained.exit_code == 1
+    assert "Lower `minAvailable` of the budget, or run more replicas" in " ".join(drained.output.split())
+
+
 def test_pods_of_the_system_go_too_if_that_is_asked_for(tmp_path, run):
     with cluster(tmp_path, SYSTEM):
         result = run("drain", "node-1", "--include-system")
     assert result.exit_code == 0, result.output
+
+
+def test_pods_that_came_from_the_node_drained_before_leave_the_next_one_too(tmp_path, run):
+    """A rolling drain: minPodAge keeps pods from moving often, not from leaving a node that must be empty."""
+    small = {**scenario(), "workloads": [SINGLE]}
+    with served([*living_objects(small), podmigration_crd()], tmp_path / "kubeconfig", alive=True):
+        assert run("drain", "node-1", minPodAge="5m").exit_code == 0
+        rest = run("drain", "node-2", minPodAge="5m")
+    assert rest.exit_code == 0, rest.output
+    assert "TooYoung" not in rest.output
 
 
 def test_undrain_takes_back_what_drain_did(tmp_path, run):
@@ -88,6 +124,7 @@ def test_undrain_takes_back_what_drain_did(tmp_path, run):
     assert (result.exit_code, result.output) == (0, "node-1: in service again\n")
     assert not found["spec"].get("unschedulable")
     assert "scheduler.alpha.kubernetes.io/maintenance" not in found["metadata"]["labels"]
+    assert "rescheduler.dev/Empty" not in [each["type"] for each in found["status"]["conditions"]]
 
 
 def test_undrain_needs_nothing_but_the_nodes(tmp_path, run):
@@ -101,7 +138,7 @@ def test_undrain_needs_nothing_but_the_nodes(tmp_path, run):
     assert "node nowhere not found: nothing was changed" in unknown.output
 
 
-def test_what_somebody_else_cordoned_stays_cordoned(tmp_path, run):
+def test_a_node_that_another_client_cordoned_stays_cordoned(tmp_path, run):
     objects = living_objects(scenario())
     (first,) = [each for each in objects if each["kind"] == "Node" and each["metadata"]["name"] == "node-1"]
     first["spec"]["unschedulable"] = True

@@ -1,4 +1,4 @@
-"""`rescheduler explain` as a person uses it."""
+"""`rescheduler explain`, run as a user runs it."""
 
 import json
 
@@ -12,9 +12,9 @@ from rescheduler.steering.webhook.pod_mutation import answer_review
 from rescheduler.steering.webhook.webhook_configurations import UrlAddress, webhook_configurations
 from tests.building import NOW, cluster
 from tests.failing_pods import crashing
-from tests.unit.cli.conftest import lopsided
+from tests.unit.cli.conftest import SAVED_AT, lopsided
 from tests.unit.cli.simulated_server import forbidding, served
-from tests.unit.cluster.sources.rich_cluster import complete
+from tests.unit.cluster.sources.rich_cluster import complete, saved
 
 DATA_ERROR, USAGE_ERROR = 1, 2
 
@@ -105,7 +105,7 @@ def test_in_a_cluster_it_is_probed(run, tmp_path, is_registered, answers, steers
     assert ASSUMED not in (*found["assumptions"], *json.loads(planned.stdout)["summary"]["assumptions"])
 
 
-def test_who_may_not_look_for_it_is_told_that_it_is_assumed(run, tmp_path):
+def test_without_the_permission_steering_is_assumed_and_that_is_reported(run, tmp_path):
     wrap = forbidding("mutatingwebhookconfigurations")
     with served(complete(lopsided().objects), tmp_path / "kubeconfig", wrap) as kubeconfig:
         live = run("explain", "pod", "shop/db-0", "-o", "json", "--kubeconfig", kubeconfig)
@@ -146,17 +146,19 @@ def test_a_running_cluster_is_explained_alike(run, shop, kubeconfig):
 
 
 def test_json_and_yaml_are_complete_and_say_the_same(run, shop):
-    told = json.loads(run("explain", "pod", "shop/web-1-0", "--from", shop, "-o", "json").stdout)
-    assert told["mayMove"] is True
-    assert told["places"]["available"] == ["worker-1", "worker-2", "worker-3"]
-    assert told["places"]["forbidden"] == [
+    reported = json.loads(run("explain", "pod", "shop/web-1-0", "--from", shop, "-o", "json").stdout)
+    assert reported["mayMove"] is True
+    assert reported["places"]["available"] == ["worker-1", "worker-2", "worker-3"]
+    assert reported["places"]["forbidden"] == [
         {
             "rule": "AlreadyHere",
             "reason": "node(s) were already running the pod",
             "nodes": [{"node": "worker-0", "detail": ""}],
         }
     ]
-    assert yaml.safe_load(run("explain", "pod", "shop/web-1-0", "--from", shop, "-o", "yaml").stdout) == told
+    assert (
+        yaml.safe_load(run("explain", "pod", "shop/web-1-0", "--from", shop, "-o", "yaml").stdout) == reported
+    )
     node = json.loads(run("explain", "node", "worker-0", "--from", shop, "-o", "json").stdout)
     assert len(node["pods"]) == 10
     kept = next(each["keptBy"] for each in node["pods"] if each["pod"] == "shop/young")
@@ -196,16 +198,21 @@ def test_a_failing_pod_says_what_was_tried_and_what_comes_next(run, tmp_path):
         "    2026-03-02 11:50 UTC on worker-0\n"
         "  next: attempt 2 of 2, on a node other than worker-0, worker-1\n"
     ) in result.stdout, result.stdout
-    told = json.loads(
+    reported = json.loads(
         run(
             "explain", "pod", "shop/web-1-0", "-o", "json", "--from", *failing(tmp_path, annotations=TWO)
         ).stdout
     )["recovery"]
-    assert (told["failing"], told["retries"], told["used"], told["keptBy"]) == (True, 2, 1, [])
-    assert told["tries"] == [{"time": "2026-03-02T11:50:00Z", "node": "worker-0", "podUid": "before"}]
+    assert (reported["failing"], reported["retries"], reported["used"], reported["keptBy"]) == (
+        True,
+        2,
+        1,
+        [],
+    )
+    assert reported["tries"] == [{"time": "2026-03-02T11:50:00Z", "node": "worker-0", "podUid": "before"}]
 
 
-def test_one_that_nobody_asked_about_says_how_to_ask(run, tmp_path):
+def test_a_pod_without_the_annotation_says_how_to_add_it(run, tmp_path):
     result = run("explain", "pod", "shop/web-1-0", "--from", *failing(tmp_path))
     assert "next: nothing: its workload has no annotation scheduling-retries" in result.stdout, result.stdout
 
@@ -245,10 +252,47 @@ def test_a_node_on_which_several_workloads_fail_says_that_it_is_suspect_and_why(
         f"  3 workloads failed here within 30m: {', '.join(workloads)}\n"
         "  Pods are sent here only as a last resort until the workloads recover. Check why they fail.\n"
     ) in run("explain", "node", "worker-1", *given).stdout
-    told, other = (
+    reported, other = (
         json.loads(run("explain", "node", node, "-o", "json", *given).stdout)["suspect"]
         for node in ("worker-1", "worker-0")
     )
-    assert told == {"workloads": workloads, "within": "30m"}
+    assert reported == {"workloads": workloads, "within": "30m"}
     assert other is None
     assert "Suspect?" not in run("explain", "node", "worker-0", *given).stdout
+
+
+def serving_shop(lifecycle=None):
+    """The shop, whose web pods declare a port, with or without lifecycle hooks."""
+    objects = complete(lopsided().objects)
+    for item in objects:
+        if item["kind"] == "Pod" and item["metadata"]["name"].startswith("web-"):
+            (container,) = item["spec"]["containers"]
+            container["ports"] = [{"containerPort": 8080}]
+            if lifecycle is not None:
+                container["lifecycle"] = lifecycle
+    return objects
+
+
+ENDS_ABRUPTLY = "it may lose a few requests when it ends, however it ends"
+
+
+@pytest.mark.parametrize(
+    ("lifecycle", "warned"),
+    [
+        pytest.param(None, True, id="no hooks"),
+        pytest.param({"postStart": {"exec": {"command": ["x"]}}}, True, id="another hook"),
+        pytest.param({"preStop": {"sleep": {"seconds": 5}}}, False, id="a delay"),
+        pytest.param({"preStop": {"exec": {"command": ["drain"]}}}, False, id="a hook of its own"),
+    ],
+)
+def test_a_pod_that_ends_while_it_is_called(run, tmp_path, lifecycle, warned):
+    """Read from an API server, by protobuf, and from a file: explain and plan warn about it."""
+    objects = serving_shop(lifecycle)
+    file = tmp_path / "serving.json"
+    file.write_text(json.dumps(saved(objects, saved_at=SAVED_AT)))
+    with served(objects, tmp_path / "kubeconfig") as kubeconfig:
+        for source in (("--from", file), ("--kubeconfig", kubeconfig)):
+            found = json.loads(run("explain", "pod", "shop/web-1-0", "-o", "json", *source).stdout)
+            assert any(ENDS_ABRUPTLY in each for each in found["assumptions"]) is warned
+            plan = json.loads(run("plan", "-o", "json", *source).stdout)
+            assert any(ENDS_ABRUPTLY in each for each in plan["summary"]["assumptions"]) is warned

@@ -1,4 +1,4 @@
-"""Files that nobody should have: each command says what is wrong, in a sentence, and ends."""
+"""Invalid files: every command reports what is wrong in one sentence, and exits."""
 
 import copy
 import gzip
@@ -11,10 +11,10 @@ COMMANDS = {
     "plan": lambda file, folder: ("plan", "--from", file),
     "explain": lambda file, folder: ("explain", "node", "worker-0", "--from", file),
     "snapshot": lambda file, folder: ("snapshot", folder / "out.json", "--from", file),
-    "snapshot --anonymise": lambda file, folder: (
+    "snapshot --anonymize": lambda file, folder: (
         "snapshot",
         folder / "out.json",
-        "--anonymise",
+        "--anonymize",
         "--from",
         file,
     ),
@@ -45,7 +45,7 @@ def refused(run, command, file, folder) -> str:
 
 @every_command
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "reported"),
     [
         pytest.param(lambda raw: gzip.compress(raw)[:-9], "gzip", id="gzip that was cut"),
         pytest.param(lambda raw: gzip.compress(raw)[:40], "gzip", id="gzip of which little came"),
@@ -71,12 +71,12 @@ def refused(run, command, file, folder) -> str:
         pytest.param(lambda raw: b"a: 1" + b":1" * 300_000, "a number", id="an endless number in base 60"),
     ],
 )
-def test_a_damaged_file_is_refused_in_words(run, shop, tmp_path, command, damage, told):
+def test_a_damaged_file_is_refused_in_words(run, shop, tmp_path, command, damage, reported):
     file = tmp_path / "damaged"
     file.write_bytes(damage(shop.read_bytes()))
     complaint = refused(run, command, file, tmp_path)
     assert complaint.startswith(f"{file}: "), complaint
-    assert told in complaint
+    assert reported in complaint
 
 
 @every_command
@@ -135,13 +135,13 @@ def with_time(shop, moment: object, kind: str = "Pod", field: str = "creationTim
 def test_an_odd_time_is_a_time(run, shop, tmp_path, moment):
     for kind in ("Pod", "Node", "Deployment"):
         with_time(shop, moment, kind)
-    for command in ("plan", "snapshot --anonymise"):
+    for command in ("plan", "snapshot --anonymize"):
         result = run(*COMMANDS[command](shop, tmp_path))
         assert result.exit_code in {0, 3}, result.output
 
 
 @pytest.mark.parametrize(
-    "command", [COMMANDS["plan"], COMMANDS["snapshot --anonymise"]], ids=["plan", "snapshot"]
+    "command", [COMMANDS["plan"], COMMANDS["snapshot --anonymize"]], ids=["plan", "snapshot"]
 )
 @pytest.mark.parametrize("kind", ["Pod", "Deployment"])
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A cluster that was saved is decided upon like the running one, in every word."""
+"""A saved cluster gives the same plan as the live one, word for word."""
 
 import json
 
@@ -17,7 +17,7 @@ USED = [argument for name in STRATEGIES for argument in ("--strategy", name)]
 
 
 def with_history(seed: int) -> ClusterBuilder:
-    """Also with what only some clusters have: claims, a moved pod, usage."""
+    """Add what only some clusters have: claims, a moved pod, usage."""
     made = random_cluster(seed)
     made.storage_class("fast", waits=True)
     made.claim("shop/data", volume="disk", storage_class="fast").volume("disk", claim="shop/data")
@@ -53,7 +53,7 @@ CLUSTERS = {
 
 
 def decided(output: str) -> dict:
-    """Without what is assumed: a server lacks metrics in other words than a file."""
+    """Drop the assumptions: they differ between a server and a file without metrics."""
     found = json.loads(output)
     found["summary"].pop("assumptions")
     return found

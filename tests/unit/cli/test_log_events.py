@@ -10,7 +10,11 @@ ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "src" / "rescheduler"
 STEERING, HTTP = SOURCES / "steering", SOURCES / "http"
 
-COMPUTED = {"f'Maintenance{reason}'": {"MaintenanceEmptying", "MaintenanceEmpty", "MaintenanceBlocked"}}
+COMPUTED = {
+    "f'Maintenance{reason}'": {"MaintenanceEmptying", "MaintenanceEmpty", "MaintenanceBlocked"},
+    "event": {"EvictionInProgress", "EvictionRefused", "PodEvicted"},
+    "room_event": {"RoomKept", "RoomUsed", "RoomReleased"},
+}
 """By how the program makes their names."""
 
 
@@ -23,12 +27,13 @@ def calls(*files):
 
 
 def names_of(call):
-    """Of a call of `log_event`, and of one of a logger that names its event; empty of any other."""
+    """Return the event names of a call of `log_event` or of a logger; empty for any other call."""
     if isinstance(call.func, ast.Name) and call.func.id == "log_event":
         name = call.args[2]
         return {name.value} if isinstance(name, ast.Constant) else COMPUTED[ast.unparse(name)]
     extra = [each.value for each in call.keywords if each.arg == "extra" and is_of_a_logger(call)]
-    return {ast.literal_eval(each)["event"] for each in extra}
+    # `log_event` itself passes its own arguments on.
+    return {ast.literal_eval(each)["event"] for each in extra if "'event': event" not in ast.unparse(each)}
 
 
 def is_of_a_logger(call):
@@ -40,7 +45,7 @@ def names_in(*files):
 
 
 def listed_in(page):
-    """In the first column of the table of events."""
+    """Return the first column of the table of events."""
     table = (ROOT / "docs" / page).read_text().partition("| event | |\n")[2].partition("\n\n")[0]
     return {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
 

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from rescheduler.api.structured_log import log_event
 from rescheduler.cli.log_setup import LIMIT_PERIOD_S, MAX_LINES_PER_PERIOD, event_of, set_up_log
+from rescheduler.kube.event_recorder import log_event
 
 
 class Screen(io.StringIO):
@@ -29,7 +29,7 @@ def test_elsewhere_than_on_a_terminal_every_line_is_json():
     }  # fmt: skip
 
 
-def test_on_a_terminal_it_is_for_people():
+def test_on_a_terminal_it_is_for_users():
     screen = Screen()
     set_up_log("info", "auto", screen)
     log_event(log, logging.WARNING, "Halted", "paused by ada", reason="Paused", target="")
@@ -55,14 +55,14 @@ def test_a_fault_comes_with_its_traceback_on_one_line():
     assert "ValueError: invalid literal" in json.loads(line)["traceback"]
 
 
-@pytest.mark.parametrize(("level", "told"), [("debug", 2), ("info", 1), ("error", 0)])
-def test_the_level_says_how_much_is_told(level, told):
+@pytest.mark.parametrize(("level", "reported"), [("debug", 2), ("info", 1), ("error", 0)])
+def test_the_level_says_how_much_is_reported(level, reported):
     stream = io.StringIO()
     set_up_log(level, "json", stream)
     log_event(log, logging.DEBUG, "Quiet", "nothing to do")
     log_event(log, logging.INFO, "Loud", "something to do")
     logging.getLogger("another.library").info("chatter")
-    assert len(stream.getvalue().splitlines()) == told
+    assert len(stream.getvalue().splitlines()) == reported
 
 
 def _record(name, template, *args):

@@ -1,4 +1,4 @@
-"""`rescheduler move`, over HTTP, in a simulated cluster that lives."""
+"""`rescheduler move`, over HTTP, on a running simulated cluster."""
 
 import json
 
@@ -32,7 +32,7 @@ def rescheduler(run, cluster, tmp_path):
 
 
 def pods_of(run, kubeconfig, app):
-    """By name, with their nodes: those that stay."""
+    """Return the nodes of the pods that are not terminating, by name."""
     raw = run("snapshot", "-", "--kubeconfig", kubeconfig).stdout
     items = [item for item in json.loads(raw)["items"] if item["kind"] == "Pod"]
     return {
@@ -51,17 +51,16 @@ def test_a_single_replica_under_a_budget_that_allows_nothing_is_moved(reschedule
     assert (after != before, node) == (True, "node-3")
 
 
-def test_without_a_target_the_emptiest_node_that_fits_is_chosen_and_programs_get_a_document(
-    rescheduler, run, cluster
-):
+def test_move_without_a_target(rescheduler, run, cluster):
+    """The least loaded node that fits is chosen, and `-o json` prints a document."""
     before = min(pods_of(run, cluster, "web"))
     done = rescheduler("move", f"shop/{before}", "--install", "-o", "json")
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
-    assert (told["result"], told["from"], told["handover"]) == ("Completed", "node-1", "Adopt")
-    assert told["to"] in {"node-2", "node-3"}
+    reported = json.loads(done.stdout)
+    assert (reported["result"], reported["from"], reported["handover"]) == ("Completed", "node-1", "Adopt")
+    assert reported["to"] in {"node-2", "node-3"}
     after = pods_of(run, cluster, "web")
-    assert after[told["successor"].removeprefix("shop/")] == told["to"]
+    assert after[reported["successor"].removeprefix("shop/")] == reported["to"]
     assert before not in after
     assert len(after) == 4
 
@@ -90,17 +89,19 @@ def test_a_target_that_can_not_be_is_refused(rescheduler, run, cluster, target, 
 
 
 def test_a_pod_that_is_not_there_is_named_with_the_one_that_is(rescheduler):
-    done = rescheduler("move", "web-none", "-n", "shop", "--install")
-    assert done.exit_code == 1
-    assert "pod not found" in done.stderr
-    assert "kubectl get pods" in done.stderr
+    """Also if several pods start like it."""
+    for named in ("web-none", "web"):
+        done = rescheduler("move", named, "-n", "shop", "--install")
+        assert done.exit_code == 1
+        assert f"pod shop/{named} not found" in done.stderr
+    assert "did you mean shop/web-" in done.stderr
 
 
-def test_without_the_definition_one_is_told_how_to_install_it(rescheduler):
+def test_without_the_definition_the_error_says_how_to_install_it(rescheduler):
     done = rescheduler("move", "web-none", "-n", "shop")
     assert done.exit_code == 1
     assert "rescheduler manifests --crd | kubectl apply -f -" in done.stderr
-    assert "`move`, `apply` and `drain` do it themselves when told --install" in done.stderr
+    assert "`move`, `apply` and `drain` do it themselves with --install" in done.stderr
 
 
 def test_the_definition_can_be_printed(run):

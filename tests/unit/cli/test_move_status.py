@@ -6,7 +6,13 @@ import pytest
 from rich.console import Console
 
 from rescheduler.api.podmigration import ConditionType, Handover, MigrationCondition, PodReference
-from rescheduler.cli.move_status import completed_fraction, failure_lines, move_state, moves_summary
+from rescheduler.cli.move_status import (
+    completed_fraction,
+    failure_lines,
+    failure_remedy,
+    move_state,
+    moves_summary,
+)
 from rescheduler.cli.progress_display import LiveProgressDisplay, ProgressDisplay, progress_display_for
 from rescheduler.cli.terminal import Terminal
 from rescheduler.migrations.controller.plan_execution import MoveProgress
@@ -17,7 +23,7 @@ from tests.unit.migrations.observations import NOW, migration
 REFUSED = MigrationCondition(ConditionType.BUDGET_ALLOWS, "False", NOW, "Refused")
 
 
-def errand(step=None, handover=Handover.ADOPT, *, pod="shop/web-1-a", cancelled_because="", **status):
+def move_progress(step=None, handover=Handover.ADOPT, *, pod="shop/web-1-a", cancelled_because="", **status):
     move = Move(
         pod=pod, uid="source-uid", source="old", target="new", strategy="LoadBalancing", handover=handover,
         reason="because", gain=0.1,
@@ -34,41 +40,41 @@ def errand(step=None, handover=Handover.ADOPT, *, pod="shop/web-1-a", cancelled_
     ("moving", "words"),
     [
         pytest.param(
-            errand(MigrationStep.MARKING, message="tolerates one more"),
+            move_progress(MigrationStep.MARKING, message="tolerates one more"),
             "moving, handover Adopt",
             id="at first",
         ),
         pytest.param(
-            errand(MigrationStep.STARTING, message="waiting for copy b to become ready"),
+            move_progress(MigrationStep.STARTING, message="waiting for copy b to become ready"),
             "waiting for copy b to become ready",
             id="what it waits for",
         ),
         pytest.param(
-            errand(MigrationStep.EVICTING, message="copy b is ready"),
+            move_progress(MigrationStep.EVICTING, message="copy b is ready"),
             "copy is ready, evicting the source pod",
             id="evicted",
         ),
         pytest.param(
-            errand(MigrationStep.EVICTING, Handover.EVICT, message="asks the Eviction API"),
+            move_progress(MigrationStep.EVICTING, Handover.EVICT, message="asks the Eviction API"),
             "evicting the pod, its replacement follows",
             id="evicted before there is a successor",
         ),
         pytest.param(
-            errand(
+            move_progress(
                 MigrationStep.EVICTING, message="budget web allows no disruption now", conditions=(REFUSED,)
             ),
             "budget web allows no disruption now",
             id="who stands in the way",
         ),
         pytest.param(
-            errand(MigrationStep.ROLLING_BACK, message="copy b can't run: ErrImagePull"),
+            move_progress(MigrationStep.ROLLING_BACK, message="copy b can't run: ErrImagePull"),
             "rolling back: copy b can't run: ErrImagePull",
             id="why it goes back",
         ),
         pytest.param(
-            errand("Teleporting"),
+            move_progress("Teleporting"),
             "invalid status: a migration by Adopt has no step Teleporting",
-            id="what nobody can go on with",
+            id="an invalid status",
         ),
     ],
 )
@@ -77,30 +83,44 @@ def test_what_is_under_way_says_what_it_does_or_waits_for(moving, words):
     assert 0 <= completed_fraction(moving) < 1
 
 
-def test_what_failed_is_told_with_its_pod_its_reason_and_what_to_do():
-    known = errand(MigrationStep.FAILED, message="no node has room", failure="NoTarget")
-    other = errand(MigrationStep.FAILED, message="copy b can't run", failure="CopyFailing")
-    told = list(
-        failure_lines([known, errand(MigrationStep.COMPLETED), other, errand(cancelled_because="cancelled")])
+def test_what_failed_is_reported_with_its_pod_its_reason_and_what_to_do():
+    known = move_progress(MigrationStep.FAILED, message="no node has room", failure="NoTarget")
+    other = move_progress(MigrationStep.FAILED, message="copy b can't run", failure="CopyFailing")
+    reported = list(
+        failure_lines(
+            [
+                known,
+                move_progress(MigrationStep.COMPLETED),
+                other,
+                move_progress(cancelled_because="cancelled"),
+            ]
+        )
     )
-    assert told[0] == "  shop/web-1-a: no node has room"
-    assert told[1].strip()
-    assert told[2:] == [
+    assert reported[0] == "  shop/web-1-a: no node has room"
+    assert reported[1].strip()
+    assert reported[2:] == [
         "  shop/web-1-a: copy b can't run",
         "    For details, run: rescheduler migrations -n shop move",
     ]
 
 
+def test_a_cancelled_move_points_to_no_object_that_is_gone():
+    cancelled = move_progress(MigrationStep.STARTING, cancelled_because="cancelled")
+    assert failure_remedy(cancelled) == (
+        "It was not finished: cancelled. To move the pod, run the command again."
+    )
+
+
 def test_all_of_them_are_summed_up():
     over = [
-        errand(MigrationStep.COMPLETED),
-        errand(MigrationStep.FAILED),
-        errand(cancelled_because="cancelled"),
+        move_progress(MigrationStep.COMPLETED),
+        move_progress(MigrationStep.FAILED),
+        move_progress(cancelled_because="cancelled"),
     ]
     for each in over[:2]:
         each.migration = migration(MigrationStep(each.migration.status.step), finalizers=())
     assert (
-        moves_summary([*over, errand(MigrationStep.STARTING)])
+        moves_summary([*over, move_progress(MigrationStep.STARTING)])
         == "1 of 4 moves made, 1 failed, 1 still running, 1 not made."
     )
 
@@ -110,7 +130,7 @@ def test_every_step_brings_it_further(handover):
     ahead = {step for step, _ in TRANSITIONS[handover]} - {MigrationStep.ROLLING_BACK} | {
         MigrationStep.COMPLETED
     }
-    shares = {step: completed_fraction(errand(step, handover)) for step in ahead}
+    shares = {step: completed_fraction(move_progress(step, handover)) for step in ahead}
     assert shares[MigrationStep.COMPLETED] == 1.0
     assert len(set(shares.values())) == len(ahead), "no two steps are equally far"
     assert (
@@ -138,10 +158,12 @@ def shown(*moves, width=120, height=30, interrupted=False):
 
 
 def test_what_is_over_scrolls_away_and_what_is_under_way_has_a_bar():
-    done = errand(MigrationStep.COMPLETED, target_pod=PodReference("web-1-c", "copy-uid"), finished_at=NOW)
-    failed = errand(MigrationStep.FAILED, message="no node has room", finished_at=NOW)
-    starting = errand(MigrationStep.STARTING, message="waiting for copy b to become ready")
-    above, bars = shown(done, failed, starting, errand(MigrationStep.QUEUED), errand())
+    done = move_progress(
+        MigrationStep.COMPLETED, target_pod=PodReference("web-1-c", "copy-uid"), finished_at=NOW
+    )
+    failed = move_progress(MigrationStep.FAILED, message="no node has room", finished_at=NOW)
+    starting = move_progress(MigrationStep.STARTING, message="waiting for copy b to become ready")
+    above, bars = shown(done, failed, starting, move_progress(MigrationStep.QUEUED), move_progress())
     assert above == [
         "✓ shop/web-1-a  old → new  0s  web-1-c",
         "✗ shop/web-1-a  old → new  0s  no node has room",
@@ -155,7 +177,7 @@ def test_what_is_over_scrolls_away_and_what_is_under_way_has_a_bar():
 
 
 def test_names_give_way_where_it_is_narrow_and_nothing_is_wider_than_the_window():
-    long = errand(
+    long = move_progress(
         MigrationStep.STARTING, message="waiting for copy b to become ready " * 5, pod=f"shop/{'w' * 80}"
     )
     _, bars = shown(long, width=64)
@@ -165,15 +187,15 @@ def test_names_give_way_where_it_is_narrow_and_nothing_is_wider_than_the_window(
 
 
 def test_more_than_the_window_has_lines_are_counted_and_those_that_wait_come_last():
-    waiting = [errand(MigrationStep.QUEUED) for _ in range(30)]
-    _, bars = shown(*waiting, errand(MigrationStep.STARTING), height=12)
+    waiting = [move_progress(MigrationStep.QUEUED) for _ in range(30)]
+    _, bars = shown(*waiting, move_progress(MigrationStep.STARTING), height=12)
     assert len(bars) < 12
     assert "Starting" in bars[0]
     assert bars[-2].strip() == "and 23 more"
 
 
 def test_after_ctrl_c_it_says_what_happens_now():
-    _, bars = shown(errand(MigrationStep.STARTING), interrupted=True)
+    _, bars = shown(move_progress(MigrationStep.STARTING), interrupted=True)
     assert "Ctrl-C again to exit immediately" in bars[-1]
 
 

@@ -56,12 +56,16 @@ def test_no_line_is_wider_than_the_terminal(width, colour):
         assert len(plain) <= max(width, 80), plain
 
 
-def test_on_80_columns_each_move_takes_two_lines_and_names_lose_their_middle():
+def test_on_80_columns_each_move_takes_several_lines_and_names_stay_whole():
+    """The next command needs the name of the pod: `explain pod/…`, `move pod/…`."""
     lines = [unstyled(line) for line in plan_lines(PLAN, Terminal(80))]
     head = lines.index(next(line for line in lines if line.startswith("WAVE")))
-    first, second = lines[head + 1], lines[head + 2]
-    assert first == "1     team-paymen…5b6d-x2kqp0  ip-10-0-1-2…te.internal  → ip-10-0-1-…te.internal"
-    assert second == "      ResourceOptimization, Adopt: cpu: source 92.5%, target 45.0%"
+    assert lines[head + 1 : head + 5] == [
+        "1     team-payments/checkout-with-a-very-long-name-7f9c4d5b6d-x2kqp0",
+        "      ip-10-0-1-23.eu-west-1.compute.internal →",
+        "      ip-10-0-1-99.eu-west-1.compute.internal",
+        "      ResourceOptimization, Adopt: cpu: source 92.5%, target 45.0%",
+    ]
 
 
 def test_in_a_pipe_everything_is_complete():
@@ -80,7 +84,7 @@ def test_a_terminal_shows_examples_and_how_many_more():
     assert "Wait, or lower `minPodAge`." in text
 
 
-def test_a_single_refusal_is_told_once():
+def test_a_single_refusal_is_reported_once():
     one = Plan(taken_at_s=0.0, refused=(Rejection("shop/a", "TooYoung", "", "it is 1m old"),))
     lines = plan_lines(one, Terminal(100))
     assert [unstyled(line).strip() for line in lines if "shop/a" in line] == ["shop/a: it is 1m old"]
@@ -132,7 +136,7 @@ def test_a_terminal_has_colours_and_a_width(monkeypatch):
 
 
 @pytest.mark.parametrize("variable", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_whoever_wants_no_colours_gets_none(monkeypatch, variable):
+def test_no_color_means_no_colors(monkeypatch, variable):
     for name, value in variable.items():
         monkeypatch.setenv(name, value)
     assert not terminal_of(Tty()).colour

@@ -1,4 +1,4 @@
-"""`rescheduler simulate`: the course of a saved cluster, in virtual time."""
+"""`rescheduler simulate`: a saved cluster in virtual time."""
 
 import json
 
@@ -33,13 +33,13 @@ def test_checks_move_pods_until_the_nodes_are_even(run, saved_shop, config):
 
 
 def test_the_same_file_gives_the_same_course(run, saved_shop, config):
-    told = [
+    reported = [
         run("simulate", "--from", saved_shop, "--config", config, "--checks", 1, "--now", "2026-11-20T12:00Z")
         for _ in range(2)
     ]
-    assert told[0].stdout == told[1].stdout
-    assert "Check 1 at 12:00:00" in told[0].stdout
-    assert "What stays" in told[0].stdout or "moves made" in told[0].stdout
+    assert reported[0].stdout == reported[1].stdout
+    assert "Check 1 at 12:00:00" in reported[0].stdout
+    assert "What stays" in reported[0].stdout or "moves made" in reported[0].stdout
 
 
 def test_pods_that_have_just_started_are_as_ready_as_the_file_says(run, saved_shop, tmp_path):
@@ -134,7 +134,9 @@ def running(name, node, spec, **metadata):
 
 
 def crowded(*, guarded):
-    """On node-1 a pod of high priority, node-2 is empty, node-3 full of pods whose budget allows nothing."""
+    """Node-1 has a pod of high priority, node-2 is empty, node-3 is full of pods whose budget allows
+    nothing.
+    """
     web = spec_of("6", priorityClassName="high", terminationGracePeriodSeconds=20)
     template = {"metadata": {"labels": {"app": "web"}}, "spec": web}
     selector = {"matchLabels": {"app": "web"}}
@@ -163,8 +165,8 @@ def crowded(*, guarded):
         *(running(f"other-{n}", "node-3", spec_of("3"), labels={"app": "other"}) for n in (1, 2)),
         made("policy/v1", "PodDisruptionBudget", "others", spec=others),
     ]
-    told = {"rescheduler.dev/guarded": "true"} if guarded else {}
-    head = {"annotations": {"rescheduler.dev/saved-at": "2026-11-20T12:00:00Z", **told}}
+    reported = {"rescheduler.dev/guarded": "true"} if guarded else {}
+    head = {"annotations": {"rescheduler.dev/saved-at": "2026-11-20T12:00:00Z", **reported}}
     return {"apiVersion": "v1", "kind": "List", "metadata": head, "items": items}
 
 

@@ -1,4 +1,4 @@
-"""`rescheduler simulator` as a person runs it: another process, looked at through what it prints."""
+"""`rescheduler simulator`, run as a user runs it: in another process, observed by its output."""
 
 import asyncio
 import contextlib
@@ -21,6 +21,7 @@ from rescheduler.kube.api_resources import DEPLOYMENTS, LEASES, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.errors import NotFound
 from rescheduler.kube.http_transport import HttpTransport
+from tests.unit.cli.command_process import PrintingProcess
 
 PATIENCE_S = 120
 ROOT = Path(__file__).parents[3]
@@ -36,7 +37,7 @@ events:
 
 
 def saved_cluster(**status) -> dict:
-    """Of a Deployment's pods only the pods were saved."""
+    """Return a saved cluster with only the pods of a Deployment."""
     labels = {"app": "web", "pod-template-hash": "abc"}
     owner = {
         "apiVersion": "apps/v1",
@@ -68,32 +69,8 @@ def saved_cluster(**status) -> dict:
     return {"apiVersion": "v1", "kind": "List", "items": [node, *pods]}
 
 
-class Simulator:
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        self.printed: list[str] = []
-
-    async def line_with(self, text: str) -> str:
-        assert self.process.stdout is not None
-        while line := (await asyncio.wait_for(self.process.stdout.readline(), PATIENCE_S)).decode():
-            self.printed.append(line)
-            if text in line:
-                return line
-        raise AssertionError(f"{text!r} was never printed: {''.join(self.printed)}{await self.errors()}")
-
-    async def kubeconfig(self) -> Path:
-        return Path((await self.line_with("export KUBECONFIG=")).strip().partition("=")[2])
-
-    async def errors(self) -> str:
-        assert self.process.stderr is not None
-        return (await asyncio.wait_for(self.process.stderr.read(), PATIENCE_S)).decode()
-
-    async def ends(self) -> int:
-        return await asyncio.wait_for(self.process.wait(), PATIENCE_S)
-
-
 @contextlib.asynccontextmanager
-async def simulator(*arguments: object, stdin: bytes | None = None) -> AsyncIterator[Simulator]:
+async def simulator(*arguments: object, stdin: bytes | None = None) -> AsyncIterator[PrintingProcess]:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", "from rescheduler.cli import main; main()", "simulator", *map(str, arguments),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -103,7 +80,7 @@ async def simulator(*arguments: object, stdin: bytes | None = None) -> AsyncIter
         process.stdin.write(stdin)
     process.stdin.close()
     try:
-        yield Simulator(process)
+        yield PrintingProcess(process)
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
@@ -117,7 +94,7 @@ async def client_of(kubeconfig: Path) -> AsyncIterator[Client]:
 
 
 async def clock_passes(client: Client, minutes: int) -> None:
-    """By the cluster's own clock, which its heartbeats show."""
+    """Wait by the cluster's own clock, which its heartbeats show."""
 
     async def beat() -> datetime:
         lease = await client.get(LEASES, "kube-node-lease/n-1")
@@ -224,11 +201,11 @@ def refusal(*arguments: object, stdin: str = "") -> tuple[int, str]:
     return result.exit_code, result.stderr
 
 
-def test_somebodys_kubeconfig_is_not_overwritten(tmp_path):
+def test_an_existing_kubeconfig_is_not_overwritten(tmp_path):
     precious = tmp_path / "config"
     precious.write_text("clusters: [{name: production}]\n")
-    code, told = refusal("--kubeconfig", precious)
-    assert (code, "not a simulator's kubeconfig" in told) == (1, True)
+    code, reported = refusal("--kubeconfig", precious)
+    assert (code, "not a simulator's kubeconfig" in reported) == (1, True)
     assert "production" in precious.read_text()
 
 
@@ -241,15 +218,17 @@ def test_a_kubeconfig_in_a_directory_that_is_not_there_is_refused(tmp_path):
 def test_a_bad_scenario_is_refused_with_all_its_errors(tmp_path):
     file = tmp_path / "bad.yaml"
     file.write_text("nodes: [{nam: a}]\nseed: x")
-    code, told = refusal("--scenario", file)
+    code, reported = refusal("--scenario", file)
     assert code == 2
-    assert f"{file}: 3 errors" in told
-    assert "nodes[0].nam: unknown field" in told
+    assert f"{file}: 3 errors" in reported
+    assert "nodes[0].nam: unknown field" in reported
 
 
 def test_a_scenario_that_the_api_server_refuses_is_a_bad_one():
-    code, told = refusal("--scenario", "-", stdin="workloads: [{name: a, pod: {restartPolicy: Sometimes}}]")
-    assert (code, "Deployment default/a: " in told) == (2, True)
+    code, reported = refusal(
+        "--scenario", "-", stdin="workloads: [{name: a, pod: {restartPolicy: Sometimes}}]"
+    )
+    assert (code, "Deployment default/a: " in reported) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -264,15 +243,15 @@ def test_a_scenario_that_the_api_server_refuses_is_a_bad_one():
 def test_a_saved_cluster_that_cant_be_used_is_refused_and_the_object_named(spoil, why):
     cluster = saved_cluster()
     spoil(cluster["items"][1])
-    code, told = refusal("--from", "-", stdin=json.dumps(cluster))
-    assert (code, why in told) == (1, True), told
+    code, reported = refusal("--from", "-", stdin=json.dumps(cluster))
+    assert (code, why in reported) == (1, True), reported
 
 
 def test_a_saved_cluster_that_is_not_there_is_named(tmp_path):
-    code, told = refusal("--from", tmp_path / "none")
-    assert (code, "none: No such file or directory" in told) == (1, True)
+    code, reported = refusal("--from", tmp_path / "none")
+    assert (code, "none: No such file or directory" in reported) == (1, True)
 
 
 def test_a_cluster_has_one_beginning():
-    code, told = refusal("--scenario", "a", "--from", "b")
-    assert (code, "exclude each other" in told) == (2, True)
+    code, reported = refusal("--scenario", "a", "--from", "b")
+    assert (code, "exclude each other" in reported) == (2, True)

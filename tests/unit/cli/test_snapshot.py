@@ -1,4 +1,4 @@
-"""`rescheduler snapshot` as a person uses it."""
+"""`rescheduler snapshot`, run as a user runs it."""
 
 import gzip
 import json
@@ -30,9 +30,9 @@ def test_a_saved_cluster_is_planned_like_the_running_one(run, kubeconfig, tmp_pa
 
 def test_it_says_when_it_was_saved_and_what_it_has_all_of(run, kubeconfig, tmp_path):
     run("snapshot", tmp_path / "c.json", "--kubeconfig", kubeconfig)
-    told = json.loads((tmp_path / "c.json").read_text())["metadata"]["annotations"]
-    assert told["rescheduler.dev/saved-at"].endswith("Z")
-    assert {"Pod", "Node", "PodDisruptionBudget"} <= set(told["rescheduler.dev/saved-kinds"].split(","))
+    reported = json.loads((tmp_path / "c.json").read_text())["metadata"]["annotations"]
+    assert reported["rescheduler.dev/saved-at"].endswith("Z")
+    assert {"Pod", "Node", "PodDisruptionBudget"} <= set(reported["rescheduler.dev/saved-kinds"].split(","))
     planned = run("plan", "--from", tmp_path / "c.json", "--now", SAVED_AT)
     assert "no PodDisruptionBudget protects any pod" not in planned.stdout
 
@@ -57,7 +57,7 @@ def test_nothing_that_could_be_a_secret_is_saved(run, tmp_path):
 
 def test_anonymous_means_without_any_name_and_with_the_same_plan(run, shop, tmp_path):
     file = tmp_path / "hidden.json"
-    assert run("snapshot", file, "--from", shop, "--anonymise").exit_code == 0
+    assert run("snapshot", file, "--from", shop, "--anonymize").exit_code == 0
     text = file.read_text()
     for word in ("shop", "web", "worker", "young", "agent"):
         assert word not in text
@@ -70,8 +70,17 @@ def test_anonymous_means_without_any_name_and_with_the_same_plan(run, shop, tmp_
     assert open_plan["summary"]["load"] == hidden_plan["summary"]["load"]
 
 
+def test_the_spelling_of_the_first_version_is_accepted_and_not_shown(run, shop):
+    hidden = run("snapshot", "-", "--from", shop, "--anonymize")
+    assert run("snapshot", "-", "--from", shop, "--anonymise").stdout == hidden.stdout
+    assert "shop" not in hidden.stdout
+    shown = run("snapshot", "--help").stdout
+    assert "--anonymize" in shown
+    assert "--anonymise" not in shown
+
+
 def test_words_that_the_configuration_names_can_be_kept(run, shop):
-    kept = run("snapshot", "-", "--from", shop, "--anonymise", "--keep", "shop").stdout
+    kept = run("snapshot", "-", "--from", shop, "--anonymize", "--keep", "shop").stdout
     assert '"namespace":"shop"' in kept
 
 
@@ -90,12 +99,12 @@ def test_pods_that_may_not_be_read_leave_nothing_to_save(run, tmp_path):
     assert not (tmp_path / "c.json").exists()
 
 
-def test_a_file_that_makes_no_sense_is_refused_with_every_fault(run, tmp_path):
+def test_a_file_that_is_invalid_is_refused_with_every_fault(run, tmp_path):
     objects = complete(cluster().node("n").pod("shop/web", on="n").objects)
     objects[1]["metadata"]["labels"] = {"app": 1}
     objects[1]["spec"]["nodeName"] = []
     (tmp_path / "c.json").write_text(json.dumps({"kind": "List", "items": objects}))
-    result = run("snapshot", "-", "--from", tmp_path / "c.json", "--anonymise")
+    result = run("snapshot", "-", "--from", tmp_path / "c.json", "--anonymize")
     assert result.exit_code == DATA_ERROR
     assert 'Pod shop/web: metadata.labels["app"]: expected a string, got 1' in result.stderr
 

@@ -1,12 +1,17 @@
 """`rescheduler status`, `pause` and `resume`, and what is shown of what the leader wrote."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 
+import msgspec
 import pytest
 
+from kubesim.apiserver.api_messages import object_response
 from rescheduler.api.daemon_status import (
     DaemonStatus,
+    DryRunEvidence,
     FailingPod,
     Halt,
     HaltReason,
@@ -15,11 +20,18 @@ from rescheduler.api.daemon_status import (
     NodeLoad,
     Pause,
     ResourceBalance,
+    SpreadChange,
     SuspectNode,
 )
 from rescheduler.cli.status_view import ObservedStatus, status_document, status_lines
 from rescheduler.cli.terminal import Terminal
+from rescheduler.cluster.node_record import NodeCondition
+from rescheduler.install.manifests import install_manifests
+from rescheduler.install.object_metadata import labels
 from rescheduler.kube.leader_election import LeaseRecord
+from tests.unit.cli.conftest import lopsided
+from tests.unit.cli.simulated_server import forbidding, served
+from tests.unit.cluster.sources.rich_cluster import complete
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 AGO = NOW - timedelta(seconds=12)
@@ -38,7 +50,7 @@ CHECK = (
 LEASE = LeaseRecord("daemon-1", 15, NOW, NOW - timedelta(seconds=2), 0)
 
 
-def found(status=STATUS, lease=LEASE, pause=Pause(), migrations=(), in_maintenance=()):  # noqa: B008
+def found(status=STATUS, lease=LEASE, pause=Pause(), migrations=(), in_maintenance=MappingProxyType({})):  # noqa: B008
     return ObservedStatus("ops", pause, status, lease, migrations, in_maintenance, 5, 0)
 
 
@@ -55,12 +67,30 @@ def test_all_is_well():
             "Halts        none",
             "Nodes        5, 0 not Ready",
             "Balance      cpu: mean 65.0%, from 55.0% (node-2) to 75.0% (node-1), spread 20.0",
+            "Autoscalers  none found",
             "Migrations   none",
         ]
     )
 
 
-def test_nobody_leads():
+def test_a_dry_run_says_what_it_would_have_done_and_how_to_switch_it_off():
+    evidence = DryRunEvidence(NOW - timedelta(days=7), 12, (SpreadChange("cpu", 41.3, 17.1),))
+    lines = shown(msgspec.structs.replace(STATUS, dry_run=evidence), LeaseRecord()).splitlines()
+    assert lines[0] == "Leader       none: dry run, reported by daemon-1"
+    said = lines.index(
+        "Dry run      would have moved 12 pods in 7 days, spread cpu 41 → 17 points. Nothing is moved."
+    )
+    assert "--set dryRun=false" in lines[said + 1]
+
+
+def test_limits_say_when_moves_are_possible_again():
+    held = ("maxMovesPerHour.total (9) allows 9 moves per hour: 9 started in the last hour", "no window")
+    check = msgspec.structs.replace(STATUS.last_check, limits=held)
+    lines = shown(msgspec.structs.replace(STATUS, last_check=check)).splitlines()
+    assert lines[3:5] == [f"Limits       {held[0]}", f"             {held[1]}"]
+
+
+def test_no_process_leads():
     assert "Leader       none in namespace ops" in shown(None, LeaseRecord())
     assert "Last check   none yet" in shown(None, LeaseRecord())
 
@@ -97,15 +127,19 @@ def test_what_is_wrong():
             NodeInMaintenance("node-3", 0),
         ),
     )
-    told = shown(status, in_maintenance=("node-2", "node-4"))
+    by_command = NodeCondition("rescheduler.dev/Empty", "True", "Empty", "empty: all pods moved")
+    labelled = {"node-2": None, "node-4": None, "node-5": by_command}
+    reported = shown(status, in_maintenance=labelled)
     assert (
-        "Config       invalid change ignored: config.yaml: 1 error\n             line 6: too much\n" in told
+        "Config       invalid change ignored: config.yaml: 1 error\n             line 6: too much\n"
+        in reported
     )
-    assert "Failing      shop/web-1 on node-1: CrashLoopBackOff, attempt 1 of 3" in told
-    assert "Suspect      node-1: 4 workloads failing there" in told
-    assert "Maintenance  node-2: 3 pods left; blocked: shop/db-0: BudgetSpent" in told
-    assert "             node-3: empty" in told
-    assert "node-4: has the maintenance label, but the daemon has not reported on it yet" in told
+    assert "Failing      shop/web-1 on node-1: CrashLoopBackOff, attempt 1 of 3" in reported
+    assert "Suspect      node-1: 4 workloads failing there" in reported
+    assert "Maintenance  node-2: 3 pods left; blocked: shop/db-0: BudgetSpent" in reported
+    assert "             node-3: empty" in reported
+    assert "node-4: has the maintenance label, but the daemon has not reported on it yet" in reported
+    assert "node-5: empty: all pods moved" in reported
 
 
 def test_programs_get_everything():
@@ -156,3 +190,72 @@ def test_running_needs_a_valid_configuration(rescheduler, tmp_path):
     config = tmp_path / "config.yaml"
     config.write_text("kind: Nonsense")
     assert rescheduler("run", "--config", config).exit_code == 2
+
+
+def denying(*resources):
+    """The API server's answers, with access to these resources denied."""
+
+    def wrap(handle):
+        async def answer(method, target, headers, body):
+            if target.partition("?")[0].endswith("/selfsubjectaccessreviews"):
+                asked = json.loads(body)["spec"]["resourceAttributes"]
+                is_allowed = (asked["verb"], asked["resource"]) not in resources
+                return object_response(201, {**json.loads(body), "status": {"allowed": is_allowed}}, {})
+            return await handle(method, target, headers, body)
+
+        return answer
+
+    return wrap
+
+
+def test_it_says_which_commands_your_permissions_do_not_allow(run, tmp_path):
+    objects = complete(lopsided().objects)
+    refused = denying(("patch", "nodes"), ("create", "podmigrations"))
+    with served(objects, tmp_path / "kubeconfig", refused) as kubeconfig:
+        shown = run("status", "--kubeconfig", kubeconfig).stdout
+        document = json.loads(run("status", "--kubeconfig", kubeconfig, "-o", "json").stdout)
+    assert (
+        "may not create podmigrations.rescheduler.dev: needed for `apply`, `move`, `drain`, `undo`" in shown
+    )
+    assert "may not patch nodes: needed for `drain` and `undrain`" in shown
+    assert len(document["permissions"]) == 2
+
+
+def test_what_you_may_not_read_is_named_and_the_rest_is_shown(run, tmp_path):
+    with served(complete(lopsided().objects), tmp_path / "kubeconfig", forbidding("nodes")) as kubeconfig:
+        done = run("status", "--kubeconfig", kubeconfig)
+    assert done.exit_code == 0, done.output
+    assert "unknown: " in done.stdout
+    assert 'cannot list resource "nodes"' in done.stdout
+    assert "Permissions  allow every command while the daemon leads" in done.stdout
+
+
+def test_before_the_installation_it_says_what_to_do(rescheduler):
+    shown = rescheduler("status").stdout
+    assert "not in the cluster: run `rescheduler manifests --create-namespace | kubectl apply -f -`" in shown
+    assert "no PodMigration CRD: run `rescheduler manifests --crd | kubectl apply -f -`" in shown
+    assert "no webhook is registered" in shown.lower()
+
+
+def test_an_image_that_can_not_be_pulled_is_named(run, tmp_path):
+    items = install_manifests(namespace="ops", configuration="")
+    ours = [each for each in items if each["kind"] in {"ClusterRoleBinding", "ConfigMap", "Deployment"}]
+    made = lopsided()
+    made.pod("ops/rescheduler-1", on="worker-1")
+    waiting = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
+    for item in made.objects:
+        if item["metadata"]["name"] == "rescheduler-1":
+            item["metadata"]["labels"] = labels("daemon")
+            item["status"]["containerStatuses"] = [
+                {
+                    "name": "main",
+                    "state": waiting,
+                    "ready": False,
+                    "restartCount": 0,
+                    "image": "x",
+                    "imageID": "",
+                }
+            ]
+    with served(complete([*made.objects, *ours]), tmp_path / "kubeconfig") as kubeconfig:
+        shown = run("status", "--kubeconfig", kubeconfig).stdout
+    assert re.search(r"in namespace ops, 0/2 ready: rescheduler-1: ErrImagePull not found", shown), shown

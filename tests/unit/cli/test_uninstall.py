@@ -1,4 +1,4 @@
-"""`rescheduler uninstall`: whatever we have left in a cluster goes, and nothing that is not ours."""
+"""`rescheduler uninstall` removes everything that rescheduler left in a cluster, and nothing else."""
 
 import asyncio
 import json
@@ -14,6 +14,7 @@ from rescheduler.api.well_known_names import (
     FAILED_ATTEMPTS_ANNOTATION,
     FINALIZER,
     INSTALL_ID,
+    MAINTENANCE_LABEL,
 )
 from rescheduler.cli import main
 from rescheduler.install.manifests import install_manifests
@@ -106,6 +107,23 @@ def test_every_mark_that_we_left_on_objects_of_others_goes_and_theirs_stay(tmp_p
     left = next(item for item in items if item["metadata"].get("uid") == pod["metadata"]["uid"])
     assert left["metadata"]["labels"]["theirs"] == "stays"
     assert MIGRATION_ID_LABEL not in left["metadata"]["labels"]
+
+
+def test_the_label_that_drain_set_goes_and_one_that_others_set_stays(tmp_path):
+    """After a reinstallation, a label that is left would take effect again."""
+    objects = living_objects({**scenario(), "workloads": []})
+    theirs = [each for each in objects if each["kind"] == "Node"][-1]
+    theirs["metadata"]["labels"][MAINTENANCE_LABEL] = "true"
+    with served([*objects, podmigration_crd()], tmp_path / "kubeconfig", alive=True):
+        assert run(tmp_path, "drain", "node-1").exit_code == 0
+        before = run(tmp_path, "uninstall", "--check")
+        assert run(tmp_path, "uninstall", "--yes").exit_code == 0
+        where = ["--kubeconfig", str(tmp_path / "kubeconfig")]
+        saved = json.loads(CliRunner().invoke(main, ["snapshot", "-", *where]).stdout)["items"]
+    assert f"labels {MAINTENANCE_LABEL}" in before.output
+    nodes = [item for item in saved if item["kind"] == "Node"]
+    labelled = [each for each in nodes if MAINTENANCE_LABEL in each["metadata"]["labels"]]
+    assert [each["metadata"]["name"] for each in labelled] == [theirs["metadata"]["name"]]
 
 
 def test_labels_that_a_workload_gives_its_pods_and_budgets_of_others_stay(tmp_path):
@@ -323,7 +341,7 @@ def test_while_a_daemon_runs_outside_the_cluster_nothing_is_removed_unless_by_fo
 
 
 @pytest.mark.parametrize("answer", ["n\n", ""])
-def test_whoever_does_not_agree_changes_nothing(tmp_path, answer):
+def test_nothing_changes_without_confirmation(tmp_path, answer):
     with served([*living_objects(scenario()), NAMESPACE, *install_manifests()], tmp_path / "kubeconfig"):
         refused = CliRunner().invoke(
             main, ["uninstall", "--kubeconfig", str(tmp_path / "kubeconfig")], input=answer

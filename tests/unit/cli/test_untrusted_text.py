@@ -1,4 +1,4 @@
-"""Text from the cluster is data: no terminal acts upon it, whatever command shows it."""
+"""Text from the cluster is untrusted: no command lets it control the terminal."""
 
 import ast
 import io
@@ -15,11 +15,15 @@ from rich.text import Text
 
 import rescheduler
 from rescheduler.api.daemon_status import NodeInMaintenance
-from rescheduler.api.structured_log import log_event
+from rescheduler.api.podmigration import Handover
 from rescheduler.cli import terminal
 from rescheduler.cli.log_setup import set_up_log
+from rescheduler.cli.output_formats import print_document
 from rescheduler.cli.progress_display import LiveDrainDisplay, SafeConsole
-from rescheduler.cli.terminal import Terminal, print_document
+from rescheduler.cli.terminal import Terminal
+from rescheduler.kube.event_recorder import log_event
+from rescheduler.migrations.controller.plan_execution import MoveProgress
+from rescheduler.planner.plan import Move
 from tests.building import cluster
 from tests.unit.cluster.sources.rich_cluster import complete, saved
 
@@ -84,11 +88,15 @@ def test_a_rich_console_shows_markup_and_control_characters_as_they_are_written(
     assert r"\u001b[2J" in out.getvalue()
 
 
-def test_drain_survives_markup_in_the_name_of_an_image():
+async def test_drain_survives_markup_in_the_name_of_an_image():
     """`[/red]` in a message once ended `drain` with a traceback."""
     out = io.StringIO()
     view = LiveDrainDisplay(SafeConsole(file=out, width=200), Terminal(200))
-    view._moving["worker-1"] = 'shop/web: can\'t pull "[/red]evil:latest"'
+    move = Move(
+        pod="shop/web", uid="1", source="worker-1", target="worker-2", strategy="NodeMaintenance",
+        handover=Handover.ADOPT, reason="in maintenance", gain=1.0,
+    )  # fmt: skip
+    view._moving["worker-1"] = MoveProgress(move, cancelled_because='can\'t pull "[/red]evil:latest"')
     with view.showing_nodes(lambda: [NodeInMaintenance("worker-1", 1)]):
         view._console.print(view.frame())
     assert "[/red]evil:latest" in out.getvalue()

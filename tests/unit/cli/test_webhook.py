@@ -1,4 +1,4 @@
-"""`rescheduler webhook`: what it refuses before it begins."""
+"""`rescheduler webhook`: what it refuses before it starts."""
 
 import socket
 

@@ -161,7 +161,7 @@ class Changes(RuleBasedStateMachine):
         self.earlier: list[tuple[Snapshot, Any]] = []
 
     @initialize(watched=st.booleans())
-    def it_is_looked_at_after_every_change_or_now_and_then(self, watched: bool) -> None:
+    def frozen_now_and_then(self, watched: bool) -> None:
         self.watched = watched
 
     @rule(pod=pods())
@@ -228,7 +228,7 @@ class Changes(RuleBasedStateMachine):
         self.check_classes(snapshot)
 
     def from_scratch(self) -> Snapshot:
-        """In another order than things happened: backwards, pods first."""
+        """Build it in another order than things happened: backwards, pods first."""
         state = ClusterState()
         state.apply_usage(self.usage)
         for pod in reversed(self.pods.values()):

@@ -1,4 +1,4 @@
-"""The clusters that benchmarks run on are sound, and the same every time."""
+"""The clusters of the benchmarks are valid and the same every time."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""What is kept of a PodDisruptionBudget."""
+"""Which fields of a PodDisruptionBudget are kept."""
 
 from typing import Any
 
@@ -64,6 +64,6 @@ def test_it_does_not_allow_unhealthy_pods_to_go_unless_it_says_so():
     assert not budget({"unhealthyPodEvictionPolicy": "IfHealthyBudget"}).always_allows_unhealthy
 
 
-def test_what_makes_no_sense_is_refused_with_its_name():
+def test_what_is_invalid_is_refused_with_its_name():
     with pytest.raises(UnreadableObject, match=r"PodDisruptionBudget shop/web: status\.disruptionsAllowed: "):
         budget({}, {"disruptionsAllowed": "many"})

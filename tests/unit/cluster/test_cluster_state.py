@@ -46,7 +46,7 @@ def test_storage_is_found_by_key():
     assert made.snapshot().storage.claims == {}
 
 
-def test_running_migrations_hold_their_pods_and_finished_ones_tell_when():
+def test_running_migrations_hold_their_pods_and_finished_ones_have_a_time():
     made = cluster()
     made.apply(migration("m1", "u1", "InProgress", target="u1-copy"))
     made.apply(migration("m2", "u2", "Completed", "2026-03-02T11:00:00Z", target="u2-copy"))
@@ -80,7 +80,7 @@ def test_a_snapshot_says_when_it_was_taken_and_how_old_its_records_may_be():
 
 
 @pytest.mark.parametrize("kind", sorted(APPLICABLE_KINDS))
-def test_an_object_that_makes_no_sense_is_refused_with_its_kind_and_changes_nothing(kind: str):
+def test_an_object_that_is_invalid_is_refused_with_its_kind_and_changes_nothing(kind: str):
     state = ClusterState()
     broken = {
         "metadata": {"name": "n", "namespace": "x", "creationTimestamp": 5, "labels": "none"},

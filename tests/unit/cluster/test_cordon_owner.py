@@ -1,4 +1,4 @@
-"""Who made the cordon that is on a node now, by the API server's own record of who wrote which field."""
+"""Which client cordoned a node, by the API server's record of field managers."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Which nodes we ourselves keep a pod away from: what is put in comes out again, and nothing else."""
+"""Node exclusions of rescheduler: exactly what was added is recognized and removed."""
 
 import pytest
 from hypothesis import given
@@ -61,7 +61,8 @@ def test_a_pod_without_node_affinity_gets_one_term():
     assert required == NodeSelector((NodeSelectorTerm(match_fields=(NOT_A, NOT_B)),))
 
 
-def test_each_excluded_node_has_a_requirement_of_its_own_because_kubernetes_takes_no_more():
+def test_each_excluded_node_has_its_own_requirement():
+    """Kubernetes accepts one value per requirement of matchFields."""
     term = NodeSelectorTerm(match_expressions=(NodeSelectorRequirement("zone", "Exists"),))
     required = with_exclusions(
         Affinity(NodeAffinity(NodeSelector((term,)))), ["a", "b"]

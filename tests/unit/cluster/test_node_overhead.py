@@ -1,4 +1,4 @@
-"""What a node uses beside its pods."""
+"""What a node uses in addition to its pods."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Plain objects into forms: what is wrong is said with the object's name, never a traceback."""
+"""Errors in objects are reported with the object's name, never as a traceback."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def nested(depth: int) -> dict[str, Any]:
         ),
     ],
 )
-def test_an_object_that_makes_no_sense(item: Any, message: str):
+def test_an_object_that_is_invalid(item: Any, message: str):
     with pytest.raises(UnreadableObject) as refused:
         decode_object("Thing", item, PartialObject)
     assert message in str(refused.value)

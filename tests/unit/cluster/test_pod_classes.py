@@ -17,7 +17,7 @@ def apart(**more: Any) -> dict[str, Any]:
 
 
 def avoiding(*nodes: str) -> dict[str, Any]:
-    """As our webhook writes it."""
+    """Return an affinity as our webhook writes it."""
     fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
     terms = {"nodeSelectorTerms": [{"matchFields": fields}]}
     return {
@@ -69,7 +69,7 @@ def test_pods_of_two_namespaces_are_never_of_one_class():
     assert classes_of(cluster().pod("x/a").pod("y/a")) == [0, 1]
 
 
-def test_a_class_is_judged_without_our_own_exclusions_and_with_those_of_its_owner():
+def test_a_class_is_evaluated_without_our_own_exclusions_and_with_those_of_its_owner():
     ours, theirs = avoiding("a"), {"spec": avoiding("a")["spec"]}
     snapshot = cluster().pod("x/ours", **ours).pod("x/theirs", **theirs).snapshot()
     assert snapshot.classes[0].affinity.node_affinity.required is None
@@ -93,7 +93,7 @@ def test_classes_are_numbered_in_the_order_of_rows_whatever_came_first():
     assert [each.labels["n"] for each in snapshot.classes] == ["1", "2", "3"]
 
 
-def test_only_what_has_changed_is_made_anew():
+def test_only_what_has_changed_is_created_again():
     made = cluster().node("a").deployment("x/web", replicas=3, on=["a"]).pod("x/other", on="a")
     before = made.snapshot()
     after = made.pod("x/another", on="a", cpu="2").remove("x/web-1-0").snapshot()

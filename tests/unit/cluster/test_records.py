@@ -1,4 +1,4 @@
-"""Records of pods and nodes: what they tell about themselves."""
+"""Properties of pod and node records."""
 
 import msgspec
 import pytest
@@ -69,7 +69,7 @@ def test_records_can_not_be_changed():
         PodRecord("a/b", "a").node = "elsewhere"  # type: ignore[misc]
 
 
-def test_what_the_scheduler_looks_at_is_hashable_so_that_equal_pods_are_judged_once():
+def test_constraints_are_hashable_so_that_equal_pods_are_evaluated_once():
     spread = TopologySpreadConstraint(label_selector=LabelSelector((("app", "web"),)))
     one, other = (PodShape(SchedulingConstraints(spread=(spread,))) for _ in range(2))
     assert len({one, other}) == 1
@@ -83,7 +83,7 @@ def test_a_selector_is_kept_as_written_and_means_what_it_says():
     assert LabelSelector().selector().selects_everything
 
 
-def test_a_selector_that_nobody_could_read_is_refused_only_when_it_is_asked():
+def test_an_unreadable_selector_is_refused_only_when_it_is_used():
     with pytest.raises(SelectorError):
         LabelSelector(match_expressions=(LabelSelectorRequirement("tier", "Resembles", ("x",)),)).selector()
 

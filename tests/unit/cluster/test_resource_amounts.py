@@ -120,7 +120,7 @@ def granted(allocated: str | None = None, actual: str | None = None) -> GrantedR
         pytest.param(
             {"app": granted("500m")}, True, 500, id="what is in effect defaults to what is allocated"
         ),
-        pytest.param({}, True, 0, id="never granted and nothing told"),
+        pytest.param({}, True, 0, id="never granted and nothing reported"),
         pytest.param({"other": granted("9", "9")}, False, 1000, id="of a container that isn't in the spec"),
     ],
 )
@@ -134,13 +134,13 @@ def test_a_resized_sidecar_counts_as_a_sidecar():
 
 
 def test_sums_that_the_kubelet_reports_count_instead_of_those_of_the_containers():
-    told = GrantedResources(amounts(cpu="6"), amounts(cpu="5"))
-    found = pod_requests(pod(container("1")), {"app": granted("9", "9")}, pod_granted=told)
+    reported = GrantedResources(amounts(cpu="6"), amounts(cpu="5"))
+    found = pod_requests(pod(container("1")), {"app": granted("9", "9")}, pod_granted=reported)
     assert found.cpu_millis == 6000
 
 
 @pytest.mark.parametrize(
-    ("told", "infeasible", "cpu_millis"),
+    ("reported", "infeasible", "cpu_millis"),
     [
         pytest.param(
             GrantedResources(amounts(cpu="3"), amounts(cpu="4")), False, 4000, id="the largest of the three"
@@ -161,10 +161,12 @@ def test_sums_that_the_kubelet_reports_count_instead_of_those_of_the_containers(
     ],
 )
 def test_requests_of_the_pod_as_a_whole_while_it_is_resized(
-    told: GrantedResources, infeasible: bool, cpu_millis: int
+    reported: GrantedResources, infeasible: bool, cpu_millis: int
 ):
     asking = pod(container("500m"), pod_level=amounts(cpu="2"))
-    assert pod_requests(asking, {}, pod_granted=told, resize_infeasible=infeasible).cpu_millis == cpu_millis
+    assert (
+        pod_requests(asking, {}, pod_granted=reported, resize_infeasible=infeasible).cpu_millis == cpu_millis
+    )
 
 
 def test_rounding_is_up_and_unknown_resources_are_ignored():
@@ -202,7 +204,7 @@ asking_pods = st.builds(
 
 @given(asking_pods)
 def test_it_never_counts_for_less_than_it_uses_at_any_moment(asking: PodResourceSpec):
-    """Told as a story: init containers one after the other, then all together."""
+    """Init containers run one after the other, then all containers together."""
     found = pod_requests(asking).cpu_millis
     staying = 0
     for each in asking.init_containers:

@@ -83,7 +83,7 @@ def test_a_pod_without_node_counts_nowhere():
     assert snapshot.assumptions == ()
 
 
-def test_pods_on_nodes_that_nobody_knows_count_nowhere_and_that_is_said():
+def test_pods_on_unknown_nodes_count_nowhere_and_are_reported():
     made = cluster().node("a").pod("x/p", on="gone").pod("x/done", on="gone", phase="Failed")
     snapshot = made.snapshot(assumptions=["there are no budgets"])
     assert snapshot.pods.node.tolist() == [NO_ROW, NO_ROW]
@@ -108,7 +108,8 @@ def test_pods_of_a_node_stand_together_in_order_of_their_keys():
     assert keys == [["x/1", "x/4"], [], ["x/2", "x/3"]]
 
 
-def test_requests_follow_the_status_while_a_pod_is_resized_but_a_new_copy_asks_what_the_spec_says():
+def test_requests_of_a_resized_pod():
+    """They follow the status; a new copy requests what the spec says."""
     status = {
         "containerStatuses": [
             {

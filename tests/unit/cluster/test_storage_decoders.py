@@ -1,4 +1,4 @@
-"""What is kept of claims, volumes and what belongs to them."""
+"""Which fields of claims, volumes and storage objects are kept."""
 
 from typing import Any
 
@@ -93,9 +93,7 @@ def test_what_is_kept_of_a_volume():
             id="a disk of a cloud, as before CSI",
         ),
         pytest.param({"nfs": {"server": "s", "path": "/p"}}, "nfs", "/p", False, id="a share"),
-        pytest.param(
-            {"glusterfs": {"path": "/p"}}, "glusterfs", "", False, id="a kind that nobody asks about"
-        ),
+        pytest.param({"glusterfs": {"path": "/p"}}, "glusterfs", "", False, id="a kind that no rule reads"),
         pytest.param({}, "", "", False, id="none"),
     ],
 )
@@ -151,7 +149,7 @@ def test_what_is_kept_of_a_driver():
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("reported", "expected"),
     [
         pytest.param({"capacity": "5Gi"}, 5 * GIB, id="what is left"),
         pytest.param(
@@ -161,13 +159,13 @@ def test_what_is_kept_of_a_driver():
         pytest.param({"capacity": "0"}, 0, id="nothing is left"),
     ],
 )
-def test_how_large_a_new_volume_can_be(told: dict[str, str], expected: int | None):
+def test_how_large_a_new_volume_can_be(reported: dict[str, str], expected: int | None):
     found = decode_capacity(
         {
             "metadata": {"name": "c", "namespace": "csi"},
             "storageClassName": "fast",
             "nodeTopology": {},
-            **told,
+            **reported,
         }
     )
     assert (found.key, found.storage_class, found.nodes) == ("csi/c", "fast", LabelSelector())

@@ -1,4 +1,4 @@
-"""What is fresh enough counts; for the rest requests count, and that is said."""
+"""Fresh usage counts as load; where it is missing, requests count, and the plan reports that."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_many_missing_pods_are_counted_and_the_first_named():
     )
 
 
-def test_stale_pods_are_told_from_missing_ones():
+def test_stale_pods_are_distinguished_from_missing_ones():
     counts = usage({"a/x": FRESH, "a/y": STALE}, running=["a/x", "a/y", "a/z"])
     assert counts.notes == (
         "usage of pod a/z is missing: its requests are used instead",

@@ -1,4 +1,4 @@
-"""From what a source answers to what counts, check after check."""
+"""How the readings of a source become the usage of a check, over consecutive checks."""
 
 import pytest
 

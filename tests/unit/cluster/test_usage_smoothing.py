@@ -11,6 +11,7 @@ from rescheduler.cluster.usage_readings import (
     Smoothing,
     UsageReading,
     UsageReadings,
+    map_in_slices,
     smooth,
 )
 from rescheduler.config.policy import UsageSource
@@ -129,11 +130,11 @@ def test_an_older_measurement_of_a_replica_that_lags_is_skipped():
     assert after((1000, 100), (0, 90), (500, 130)) == after((1000, 100), (500, 130))
 
 
-def test_a_clock_that_was_set_back_starts_anew():
+def test_a_clock_that_was_set_back_starts_again():
     assert after((1000, 10_000), (0, 10_000 - CLOCK_SET_BACK_S - 1)) == 0
 
 
-def test_another_pod_of_the_same_name_starts_anew():
+def test_another_pod_of_the_same_name_starts_again():
     state, _ = check(Smoothing(), measured(1000, 0), pods={POD: "first"})
     state, readings = check(state, measured(10, 30), pods={POD: "second"})
     assert readings.pods[POD] == UsageReading(10, 0, 30)
@@ -160,7 +161,7 @@ def test_a_pod_that_was_not_measured_this_time_keeps_its_average_and_its_time():
     assert state.pods[POD].cpu_millis == pytest.approx(50), "the gap weighs as the time it was"
 
 
-def test_another_source_starts_anew():
+def test_another_source_starts_again():
     state, _ = check(Smoothing(), measured(1000, 0))
     _, readings = check(state, measured(10, 30, source=UsageSource.PROMETHEUS))
     assert readings.pods[POD].cpu_millis == 10
@@ -183,3 +184,9 @@ def test_the_state_that_was_passed_in_is_left_alone():
     kept = dict(state.pods)
     check(state, measured(0, 300))
     assert state.pods == kept
+
+
+def test_mapping_in_slices_gives_what_mapping_at_once_gives() -> None:
+    values = list(range(45_001))
+    assert map_in_slices(str, values) == [str(value) for value in values]
+    assert map_in_slices(str, []) == []

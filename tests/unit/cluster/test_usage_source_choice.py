@@ -1,4 +1,4 @@
-"""Which source is asked."""
+"""Which usage source is chosen."""
 
 import pytest
 

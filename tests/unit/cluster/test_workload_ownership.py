@@ -1,4 +1,4 @@
-"""Which workload a pod belongs to, from whatever the cluster shows."""
+"""Which workload a pod belongs to, also if some objects are missing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is kept of the controllers above pods, from objects as the API server has them."""
+"""Which fields of the controllers above pods are kept."""
 
 from typing import Any
 
@@ -267,7 +267,7 @@ def test_a_workload_tolerates_one_more_pod(found: WorkloadRecord, expected: bool
         pytest.param("Pod", {}, "is none of Deployment, ReplicaSet", id="another kind"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_the_object_s_name(kind: str, spec: dict[str, Any], message: str):
+def test_what_is_invalid_is_refused_with_the_object_s_name(kind: str, spec: dict[str, Any], message: str):
     with pytest.raises(UnreadableObject) as refused:
         workload(kind, spec)
     assert message in str(refused.value)

@@ -1,4 +1,4 @@
-"""Short ways to load a configuration and to see what is wrong with it."""
+"""Helpers that load a configuration and return its errors."""
 
 import json
 

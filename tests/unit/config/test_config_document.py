@@ -1,4 +1,4 @@
-"""Files are read as Kubernetes' tools read them, without their silent losses."""
+"""Files are parsed as the tools of Kubernetes parse them, but nothing is dropped silently."""
 
 import math
 

@@ -17,7 +17,7 @@ def test_a_cooldown_beyond_the_default_memory_is_refused_too(loading):
     assert fault.startswith("migrationTTL: 24h is too short")
 
 
-def test_a_faulty_setting_is_told_once_and_not_judged_by_its_default(loading):
+def test_a_faulty_setting_is_reported_once_and_not_checked_against_its_default(loading):
     (fault,) = loading.arg_faults(podCooldown="25h", migrationTTL="long")
     assert fault.startswith('migrationTTL: "long" is not allowed')
 

@@ -1,4 +1,4 @@
-"""The documentation says what the code does."""
+"""The reference in the docs matches the code."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ def test_every_setting_stands_in_the_table():
         assert f"| `{setting.name}` |" in document
 
 
-def test_an_outdated_document_is_told_and_mended(tmp_path, capsys):
+def test_an_outdated_document_is_reported_and_fixed(tmp_path, capsys):
     file = tmp_path / "configuration.md"
     file.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     assert main(["--check", str(file)]) == 1

@@ -8,6 +8,7 @@ import pytest
 from kubevalues import EVERYTHING, NOTHING, parse_selector
 from rescheduler.config.config_loader import load_file
 from rescheduler.config.config_validation import BUILT_IN_STRATEGIES
+from rescheduler.config.move_limits import MovesPerHour
 from rescheduler.config.policy import (
     ClientConnection,
     Configuration,
@@ -15,13 +16,22 @@ from rescheduler.config.policy import (
     HaltWhen,
     Handover,
     LeaderElection,
+    NodeAutoscaler,
     Policy,
     SafeEvictionMode,
     SafeEvictions,
     UsageSource,
     ZeroBudget,
 )
-from rescheduler.config.policy_blocks import Cost, Prometheus, settings
+from rescheduler.config.policy_blocks import (
+    Cost,
+    Defragment,
+    MakeRoomPolicy,
+    PlacementDriftPolicy,
+    Prometheus,
+    RoomWithAutoscaler,
+    settings,
+)
 
 SAMPLE = Path(__file__).parents[3] / "examples" / "original-sample.yaml"
 
@@ -34,6 +44,8 @@ SPECIFIED = {
     "maxReschedulePods": 10,
     "excludedNamespaces": ("kube-system", "kube-public"),
     "excludedPodSelector": NOTHING,
+    "namespaceSelector": EVERYTHING,
+    "nodeSelector": EVERYTHING,
     "dryRun": False,
     "balanceResources": ("cpu", "memory"),
     "usageSource": UsageSource.AUTO,
@@ -47,6 +59,7 @@ SPECIFIED = {
     "includeLocalStorage": False,
     "allowUnsteered": False,
     "schedulerExtender": False,
+    "restrictedCopies": False,
     "includeBarePods": True,
     "minReplicasForEvict": 2,
     "moveUnderZeroBudget": ZeroBudget.MAINTENANCE,
@@ -54,7 +67,20 @@ SPECIFIED = {
     "knownSchedulers": ("default-scheduler",),
     "podGroupLabel": "scheduling.x-k8s.io/pod-group",
     "strategyNodeSelectors": {},
+    "strategyArgs": {},
     "cost": Cost(),
+    "nodeAutoscaler": NodeAutoscaler.AUTO,
+    "evacuateOn": (),
+    "placementDrift": PlacementDriftPolicy(
+        included_taints=(), excluded_taints=(), preferences=(), min_gain=0.1
+    ),
+    "makeRoom": MakeRoomPolicy(
+        min_pending_time=timedelta(seconds=30),
+        max_moves=5,
+        with_autoscaler=RoomWithAutoscaler.AFTER_TIMEOUT,
+        autoscaler_timeout=timedelta(minutes=5),
+        defragment=Defragment(),
+    ),
     "maxConcurrentMigrations": 10,
     "maxConcurrentPerNode": 2,
     "maxConcurrentPerWorkload": 1,
@@ -67,10 +93,13 @@ SPECIFIED = {
     "gracePeriodSeconds": None,
     "temporaryBudget": True,
     "windows": (),
+    "maxMovesPerHour": MovesPerHour(total=None, per_namespace=None, per_workload=None),
     "failedPods": FailedPodsPolicy(),
     "safeEvictions": SafeEvictions(mode=SafeEvictionMode.AUTO, deadline=timedelta(minutes=10)),
     "handovers": {},
     "haltWhen": HaltWhen(failure_ratio=0.5, not_ready_share=0.3),
+    "notifications": (),
+    "workloadMetrics": 0,
 }
 
 
@@ -80,7 +109,19 @@ def test_the_args_are_those_of_the_specification_with_its_defaults():
 
 @pytest.mark.parametrize(
     "block",
-    [Policy, Cost, FailedPodsPolicy, SafeEvictions, HaltWhen, Prometheus, ClientConnection, LeaderElection],
+    [
+        Policy,
+        Cost,
+        Defragment,
+        FailedPodsPolicy,
+        SafeEvictions,
+        HaltWhen,
+        MakeRoomPolicy,
+        MovesPerHour,
+        Prometheus,
+        ClientConnection,
+        LeaderElection,
+    ],
 )
 def test_every_setting_says_what_it_means(block):
     for setting in settings(block):

@@ -1,4 +1,4 @@
-"""What is wrong is refused: with its path, its value and what is allowed, all at once."""
+"""Invalid settings are refused all at once, each with its path, its value and what is allowed."""
 
 import json
 
@@ -9,7 +9,10 @@ from rescheduler.config.policy import Policy
 from rescheduler.config.policy_blocks import settings
 
 DURATION = "a duration of at least 1s, such as 90s, 1h30m or 500ms (units h, m, s, ms, us, ns)"
-STRATEGIES = "one of CostOptimization, LoadBalancing, NodeMaintenance, ResourceOptimization, TopologySpread"
+STRATEGIES = (
+    "one of CostOptimization, LoadBalancing, MakeRoom, NodeMaintenance, PlacementDrift, "
+    "ResourceOptimization, TopologySpread"
+)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +38,47 @@ STRATEGIES = "one of CostOptimization, LoadBalancing, NodeMaintenance, ResourceO
         ({"maxReschedulePods": 0}, "maxReschedulePods: 0 is not allowed: an integer from 1"),
         ({"maxReschedulePods": 2.0}, "maxReschedulePods: 2.0 is not allowed: an integer from 1"),
         ({"maxReschedulePods": 2**31}, "maxReschedulePods: 2147483648 is not allowed"),
+        (
+            {"evacuateOn": [{"urgency": "high"}]},
+            'evacuateOn[0]: {"urgency": "high"} is not allowed: an entry with either taint or condition',
+        ),
+        (
+            {"evacuateOn": [{"taint": "a", "condition": "B"}]},
+            "is not allowed: an entry with either taint or condition",
+        ),
+        (
+            {"evacuateOn": [{"condition": "Ready"}]},
+            "is not allowed: a taint or condition that only nodes have that must be emptied",
+        ),
+        ({"evacuateOn": [{"taint": "not a key"}]}, 'evacuateOn[0].taint: "not a key" is not allowed'),
+        ({"evacuateOn": [{"taint": "a", "deadline": "0s"}]}, 'evacuateOn[0].deadline: "0s" is not allowed'),
+        ({"evacuateOn": [{"taint": "a", "urgency": "now"}]}, "one of high, normal"),
+        (
+            {"makeRoom": {"withAutoscaler": "sometimes"}},
+            'makeRoom.withAutoscaler: "sometimes" is not allowed: one of never, afterTimeout, always',
+        ),
+        (
+            {"placementDrift": {"preferences": ["Spot"]}},
+            'placementDrift.preferences[0]: "Spot" is not allowed: one of TaintToleration, NodeAffinity',
+        ),
+        (
+            {"placementDrift": {"minGain": 0}},
+            "placementDrift.minGain: 0 is not allowed: a number above 0 and up to 1",
+        ),
+        (
+            {"placementDrift": {"excludedTaints": ["a b"]}},
+            'placementDrift.excludedTaints[0]: "a b" is not allowed: the key of a taint such as',
+        ),
+        ({"makeRoom": {"maxMoves": 0}}, "makeRoom.maxMoves: 0 is not allowed: an integer from 1 to 100"),
+        (
+            {"makeRoom": {"defragment": {"resource": "gpu", "keepFree": 8}}},
+            'makeRoom.defragment.resource: "gpu" is not allowed',
+        ),
+        (
+            {"makeRoom": {"defragment": {"resource": "nvidia.com/gpu", "keepFree": 0}}},
+            "makeRoom.defragment.keepFree: 0 is not allowed: an integer from 1",
+        ),
+        ({"nodeAutoscaler": "Karpenter"}, "one of auto, karpenter, clusterAutoscaler, other, none"),
         ({"dryRun": "yes"}, 'dryRun: "yes" is not allowed: true or false'),
         ({"dryRun": 1}, "dryRun: 1 is not allowed: true or false"),
         ({"enabledStrategies": ["Foo"]}, f'enabledStrategies[0]: "Foo" is not allowed: {STRATEGIES}'),
@@ -59,6 +103,26 @@ STRATEGIES = "one of CostOptimization, LoadBalancing, NodeMaintenance, ResourceO
         (
             {"excludedNamespaces": ["a"] * 2},
             'excludedNamespaces[1]: "a" is not allowed: each entry only once',
+        ),
+        (
+            {"namespaceSelector": "team in"},
+            'namespaceSelector: "team in" is not allowed: a label selector for namespaces',
+        ),
+        (
+            {"namespaceSelector": "team=a,team=b"},
+            'namespaceSelector: "team=a,team=b" is not allowed: a selector that some namespace can match',
+        ),
+        (
+            {"maxMovesPerHour": {"total": "101%"}},
+            'maxMovesPerHour.total: "101%" is not allowed: an integer from 0, or a percentage such as 10%',
+        ),
+        ({"maxMovesPerHour": {"perNamespace": "5"}}, 'maxMovesPerHour.perNamespace: "5" is not allowed'),
+        ({"maxMovesPerHour": {"perWorkload": -1}}, "maxMovesPerHour.perWorkload: -1 is not allowed"),
+        ({"maxMovesPerHour": {"total": True}}, "maxMovesPerHour.total: true is not allowed"),
+        ({"maxMovesPerHour": 5}, "maxMovesPerHour: 5 is not allowed: a block with total, perNamespace, "),
+        (
+            {"maxMovesPerHour": {"total": 5}, "migrationTTL": "30m"},
+            "maxMovesPerHour: migrationTTL (30m) is too short: at least 1h is required, because limits per",
         ),
         ({"excludedPodSelector": "a=b,c in"}, "at character 9: found the end where '(' is expected"),
         (
@@ -183,7 +247,7 @@ def test_numbers_that_are_none_are_refused(loading, text):
     assert "is not allowed: a number from 0 to 100" in fault
 
 
-def test_all_mistakes_are_told_at_once_with_full_paths_in_the_order_of_the_file(loading):
+def test_all_mistakes_are_reported_at_once_with_full_paths_in_the_order_of_the_file(loading):
     content = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -230,7 +294,7 @@ def test_the_message_as_a_whole_names_the_file_the_lines_and_the_number_of_mista
 
 
 @pytest.mark.parametrize("setting", [setting.name for setting in settings(Policy)])
-def test_every_setting_refuses_what_makes_no_sense_for_it(loading, setting):
+def test_every_setting_refuses_what_is_invalid_for_it(loading, setting):
     faults = loading.arg_faults(**{setting: [{"nonsense": -1}]})
     assert faults
     assert all(fault.startswith(setting) for fault in faults)

@@ -1,4 +1,4 @@
-"""The Prometheus to ask: where it is, what it is asked, and what makes no sense."""
+"""The settings for Prometheus: address, queries, and invalid combinations."""
 
 from datetime import timedelta
 
@@ -50,7 +50,7 @@ def test_settings_that_could_have_no_effect_are_refused(loading):
     assert "have no effect without it" in fault
 
 
-def test_a_faulty_address_is_told_once(loading):
+def test_a_faulty_address_is_reported_once(loading):
     (fault,) = loading.arg_faults(usageSource="prometheus", prometheus={"url": "prometheus:9090"})
     assert fault.startswith('prometheus.url: "prometheus:9090" is not allowed: an http or https address')
 
@@ -89,7 +89,7 @@ def test_what_can_be_no_query_is_refused(loading, name, query):
     assert "a query in PromQL of at most 4000 characters" in fault
 
 
-def test_a_misspelt_setting_is_told_with_its_path(loading):
+def test_a_misspelt_setting_is_reported_with_its_path(loading):
     (fault,) = loading.arg_faults(prometheus={"url": URL, "cpuquery": "x"})
     assert (
         fault == 'prometheus.cpuquery: "x" is not allowed: there is no such setting; did you mean cpuQuery?'

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rescheduler.config.config_document import read_document
+from rescheduler.config.move_limits import Window
 from rescheduler.config.policy import (
     ClientConnection,
     Configuration,
@@ -15,7 +16,7 @@ from rescheduler.config.policy import (
     LeaderElection,
     Policy,
 )
-from rescheduler.config.policy_blocks import Window, settings
+from rescheduler.config.policy_blocks import settings
 from rescheduler.config.scheduler_file import inline_yaml, render_defaults, render_effective
 
 UNUSUAL = {

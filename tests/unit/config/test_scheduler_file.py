@@ -1,4 +1,4 @@
-"""Our part is found in a scheduler's file; what is not ours is ignored, and said."""
+"""The plugin's arguments are found in a scheduler's file; the rest is ignored, and that is reported."""
 
 import logging
 import math
@@ -66,16 +66,6 @@ def test_args_may_carry_a_type_as_the_scheduler_wants_it(loading):
     assert loading.args(**typed, dryRun=True).configuration.policy.dry_run
     (fault,) = loading.arg_faults(kind="OtherArgs")
     assert fault == 'kind: "OtherArgs" is not allowed: ReschedulerArgs, or unset'
-
-
-def test_two_of_us_in_one_file_are_refused_with_both_paths(loading):
-    (fault,) = loading.faults(
-        loading.data, profiles=[{"pluginConfig": [OURS]}, {}, {"pluginConfig": [{"name": "A"}, OURS]}]
-    )
-    assert fault == (
-        'profiles[2].pluginConfig[1].name: "Rescheduler" is not allowed: '
-        "one Rescheduler in the whole file; the other is profiles[0].pluginConfig[0]"
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Whatever a file holds, it is loaded or refused in words: never with a traceback, never for long."""
+"""Any file is loaded or refused with a message, quickly and never with a traceback."""
 
 import json
 

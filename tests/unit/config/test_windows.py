@@ -1,12 +1,14 @@
-"""Windows are hours on the wall clock of their own time zone."""
+"""Windows are hours in their own time zone."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from rescheduler.config.move_limits import Weekday, Window, next_opening, parse_limit, parse_windows
 from rescheduler.config.policy import Policy
-from rescheduler.config.policy_blocks import Weekday, Window
 
 SATURDAY = datetime(2026, 1, 3, tzinfo=UTC)
 NIGHTS = Window(days=(Weekday.SAT, Weekday.SUN), from_=22 * 60, to=6 * 60)
@@ -54,3 +56,40 @@ def test_without_windows_moves_may_always_start():
     assert Policy().in_window(SATURDAY)
     assert not Policy(windows=(NIGHTS,)).in_window(SATURDAY)
     assert Policy(windows=(NIGHTS, Window(from_=0, to=1))).in_window(SATURDAY)
+
+
+@pytest.mark.parametrize(
+    ("windows", "moment", "opens"),
+    [
+        pytest.param((NIGHTS,), at(0, 3), at(0, 22), id="later today"),
+        pytest.param((NIGHTS,), at(0, 22), at(1, 22), id="after the one that opens now"),
+        pytest.param((NIGHTS,), at(2, 7), at(7, 22), id="next week"),
+        pytest.param((NIGHTS, Window(from_=0, to=1)), at(0, 3), at(0, 22), id="the first of several"),
+        pytest.param((NIGHTS, Window(from_=0, to=1)), at(0, 23), at(1, 0), id="the other one"),
+    ],
+)
+def test_when_a_window_opens_next(windows, moment, opens):
+    assert next_opening(windows, moment) == opens
+
+
+def test_the_next_opening_is_by_the_clock_on_the_wall():
+    """In the night in between, clocks are set forward."""
+    window = Window(from_=9 * 60, to=10 * 60, zone=ZoneInfo("Europe/Berlin"))
+    assert window.opens_after(datetime(2026, 3, 28, 12, tzinfo=UTC)) == datetime(2026, 3, 29, 7, tzinfo=UTC)
+
+
+def test_windows_of_an_annotation():
+    berlin = ZoneInfo("Europe/Berlin")
+    assert parse_windows("Fri-Mon 22:00-06:00 Europe/Berlin; 9:30-24:00") == (
+        Window(
+            days=(Weekday.MON, Weekday.FRI, Weekday.SAT, Weekday.SUN), from_=22 * 60, to=6 * 60, zone=berlin
+        ),
+        Window(from_=9 * 60 + 30, to=24 * 60),
+    )
+
+
+@given(st.text(alphabet="MonTueSat0123456789:-,; UTC/%", max_size=40))
+def test_any_text_is_windows_and_a_limit_or_malformed(text):
+    windows, limit = parse_windows(text), parse_limit(text)
+    assert windows is None or all(isinstance(each, Window) for each in windows)
+    assert limit is None or isinstance(limit, int) or limit.endswith("%")

@@ -1,5 +1,5 @@
 # ruff: noqa: F811 - fixtures that are imported and asked for by name
-"""Daemons on a simulated cluster, in virtual time: several of them, that can be ended, cut off and killed."""
+"""Daemons on a simulated cluster in virtual time; tests stop, disconnect and kill them."""
 
 import asyncio
 import contextlib
@@ -44,8 +44,8 @@ POLICY = Policy(
 )
 
 
-class Heard(DaemonListener):
-    """Everything that is told, in order."""
+class ReceivedEvents(DaemonListener):
+    """Everything that is reported, in order."""
 
     def __init__(self):
         self.checks, self.skipped, self.halts, self.led, self.refused = [], [], [], [], []
@@ -89,13 +89,13 @@ class Line:
 @dataclass
 class Running:
     daemon: Daemon
-    heard: Heard
+    received: ReceivedEvents
     line: Line
     ended: asyncio.Event
     task: asyncio.Task | None = None
 
     async def end(self):
-        """In good order, as on SIGTERM."""
+        """Stop it as on SIGTERM."""
         self.ended.set()
         await self.task
 
@@ -113,7 +113,7 @@ class Running:
         return found
 
     async def until_checked(self, count):
-        await self.until(lambda: len(self.heard.checks) >= count)
+        await self.until(lambda: len(self.received.checks) >= count)
 
 
 @pytest.fixture
@@ -121,22 +121,32 @@ async def start(connect, server):
     """await start(name, file=…, **policy): a daemon that runs until the test is over."""
     started = []
 
-    async def begin(name="me", *, file=None, elect=True, usage=None, forbidden="", **policy):
+    async def begin(
+        name="me",
+        *,
+        file=None,
+        elect=True,
+        usage=None,
+        forbidden="",
+        read_only=False,
+        listener=None,
+        **policy,
+    ):
         handle = forbidding(forbidden)(server.handle) if forbidden else server.handle
-        line, heard, ended = Line(handle), Heard(), asyncio.Event()
+        line, received, ended = Line(handle), ReceivedEvents(), asyncio.Event()
         configuration = Configuration(
             policy=replace(POLICY, **policy), leader_election=LeaderElection(leader_elect=elect)
         )
         options = DaemonOptions(
-            lease_at=f"{HOME}/rescheduler", file=file, listeners=(heard,), me=name, now=server.clock.now,
-            usage=usage,
+            lease_at=f"{HOME}/rescheduler", file=file, me=name, now=server.clock.now, usage=usage,
+            listeners=(received, *filter(None, [listener])), read_only=read_only,
         )  # fmt: skip
 
         def connected(observer):
             return Client(connect(line.send).transport, observer=observer)
 
         daemon = Daemon(connected, configuration, options)
-        running = Running(daemon, heard, line, ended)
+        running = Running(daemon, received, line, ended)
         running.task = asyncio.create_task(daemon.run_until(ended))
         started.append(running)
         return running

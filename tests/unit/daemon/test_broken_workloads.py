@@ -1,4 +1,4 @@
-"""Workloads that run nowhere are no reason not to move others."""
+"""Workloads that fail on every node don't keep others from being moved."""
 
 from rescheduler.api.podmigration import MigrationPhase
 from rescheduler.daemon.node_drain import start_maintenance
@@ -8,9 +8,8 @@ from tests.stories.sandbox import AT_ONCE
 BROKEN = [f"broken-{number}" for number in range(4)]
 
 
-async def test_pods_that_crash_everywhere_bring_about_no_halt_when_their_node_is_to_be_emptied(
-    make_recovery, start, client, migrations, eventually
-):
+async def test_pods_that_crash_everywhere_cause_no_halt(make_recovery, start, client, migrations, eventually):
+    """Their node is emptied for maintenance."""
     recovery = await make_recovery(3)
     node = recovery.sandbox.nodes[0]
     recovery.sandbox.behave({**AT_ONCE, **CRASH})

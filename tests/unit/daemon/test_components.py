@@ -71,8 +71,8 @@ async def test_a_plan_is_carried_out_and_nothing_of_it_is_left(make_moves, made,
     pod = (await moves.sandbox.pods())[0]
     target = await moves.sandbox.free_node()
     run = await carried_out(made(), a_plan(server, a_move(pod, target)))
-    (errand,) = run.moves
-    assert errand.is_completed
+    (progress,) = run.moves
+    assert progress.is_completed
     assert target in {node_of(each) for each in await moves.sandbox.pods()}
     assert await moves.leftovers() == []
     reasons = {event["reason"] for event in (await client.list(EVENTS)).items}
@@ -107,7 +107,7 @@ async def test_a_pod_that_another_plan_moves_already_is_not_asked_for_again(make
         return ""
 
     def run_of(plan):
-        def on_progress(errand):
+        def on_progress(progress):
             is_asked.set()
 
         return PlanExecution(rescheduler.client, rescheduler.watched, plan, on_progress, record=record)
@@ -134,6 +134,12 @@ async def test_a_pod_that_another_plan_moves_already_is_not_asked_for_again(make
     assert len((await client.list(POD_MIGRATIONS)).items) == 1
 
 
+def hops_of(item):
+    """Without what tells of the plan, for the history."""
+    said = item["metadata"]["annotations"]
+    return {key: value for key, value in said.items() if key in {NEXT_HOP_ANNOTATION, CONTINUES_ANNOTATION}}
+
+
 async def test_a_pod_that_stops_on_its_way_goes_on_under_its_new_name(make_moves, made, server):
     moves = await make_moves(3)
     await moves.sandbox.deployment(1)
@@ -146,14 +152,12 @@ async def test_a_pod_that_stops_on_its_way_goes_on_under_its_new_name(make_moves
         a_move(pod, end, source=stop, wave=1),
     )
     run = await carried_out(made(), plan)
-    assert [errand.is_completed for errand in run.moves] == [True, True], run.moves
+    assert [progress.is_completed for progress in run.moves] == [True, True], run.moves
     (there,) = await moves.sandbox.until_ready(1)
     assert node_of(there) == end
-    first, second = [await moves.client.get(POD_MIGRATIONS, errand.key) for errand in run.moves]
-    assert first["metadata"]["annotations"] == {NEXT_HOP_ANNOTATION: end}, (
-        "on record before anybody has to know"
-    )
-    assert second["metadata"]["annotations"] == {CONTINUES_ANNOTATION: first["metadata"]["name"]}
+    first, second = [await moves.client.get(POD_MIGRATIONS, progress.key) for progress in run.moves]
+    assert hops_of(first) == {NEXT_HOP_ANNOTATION: end}, "on record before anybody has to know"
+    assert hops_of(second) == {CONTINUES_ANNOTATION: first["metadata"]["name"]}
 
 
 async def test_a_second_leg_is_given_up_if_the_stop_was_not_reached(make_moves, made, server):
@@ -180,8 +184,8 @@ async def test_stopping_begins_nothing_more_and_lets_the_rest_come_to_its_end(ma
     rescheduler = made(policy=policy)
     begun = asyncio.Event()
 
-    def on_progress(errand):
-        if errand.migration is not None and errand.migration.status.phase is MigrationPhase.IN_PROGRESS:
+    def on_progress(progress):
+        if progress.migration is not None and progress.migration.status.phase is MigrationPhase.IN_PROGRESS:
             begun.set()
 
     run = PlanExecution(rescheduler.client, rescheduler.watched, plan, on_progress)
@@ -250,7 +254,7 @@ def _busy(cpu):
 # -- who executes
 
 
-async def test_whoever_has_the_lease_executes_what_another_asks_for(make_moves, made, server):
+async def test_the_leader_executes_what_another_process_requests(make_moves, made, server):
     moves = await make_moves(3)
     await moves.sandbox.deployment(1)
     daemon, command = made("daemon"), made("command")
@@ -273,7 +277,7 @@ async def test_the_lease_is_in_our_own_namespace_or_where_it_is_configured_to_be
 # -- judging
 
 
-async def _judged(rescheduler, client, move, **spec):
+async def _revalidated(rescheduler, client, move, **spec):
     item = podmigration_for(move, 1.0)
     item["spec"] |= spec
     made = decode_migration(await client.create(POD_MIGRATIONS, item))
@@ -286,7 +290,7 @@ async def test_a_good_move_is_approved_with_its_handover_and_owner(make_moves, m
     await moves.sandbox.deployment(1)
     pod = (await moves.sandbox.pods())[0]
     target = await moves.sandbox.free_node()
-    verdict = await _judged(made(), client, a_move(pod, target))
+    verdict = await _revalidated(made(), client, a_move(pod, target))
     assert (verdict.answer, verdict.handover, verdict.target) == (
         RevalidationOutcome.APPROVED,
         Handover.ADOPT,
@@ -299,7 +303,7 @@ async def test_without_a_target_one_is_chosen_and_never_the_source(make_moves, m
     moves = await make_moves(3)
     await moves.sandbox.deployment(1)
     pod = (await moves.sandbox.pods())[0]
-    verdict = await _judged(made(), client, a_move(pod, None, handover=Handover.AUTO))
+    verdict = await _revalidated(made(), client, a_move(pod, None, handover=Handover.AUTO))
     assert verdict.answer is RevalidationOutcome.APPROVED
     assert verdict.target in set(moves.sandbox.nodes) - {node_of(pod)}
 
@@ -310,7 +314,7 @@ async def test_a_person_may_move_what_the_program_would_leave_to_rest(make_moves
     pod = (await moves.sandbox.pods())[0]
     resting = replace(POLICY, min_pod_age=timedelta(hours=1))
     target = await moves.sandbox.free_node()
-    by_plan = await _judged(made(policy=resting), client, a_move(pod, target))
+    by_plan = await _revalidated(made(policy=resting), client, a_move(pod, target))
     assert (by_plan.answer, by_plan.reason) == (RevalidationOutcome.REFUSED, "TooYoung")
     by_hand = made(policy=resting)
     async with by_hand.watching():
@@ -329,7 +333,7 @@ async def test_a_spent_budget_postpones_an_eviction_and_refuses_it_in_the_end(
     rescheduler = made()
     rescheduler.runtime.update(steering=SteeringStatus(steers=True))
     move = a_move(pod, await moves.sandbox.free_node(), handover=Handover.EVICT)
-    verdict = await _judged(rescheduler, client, move)
+    verdict = await _revalidated(rescheduler, client, move)
     assert (verdict.answer, verdict.reason) == (RevalidationOutcome.POSTPONED, "BudgetSpent")
     await asyncio.sleep(POLICY.migration_timeout.total_seconds())
     async with rescheduler.watching():
@@ -346,21 +350,21 @@ async def test_two_that_are_approved_in_one_moment_both_find_room(make_moves, ma
     first, second = await moves.sandbox.pods()
     target = await moves.sandbox.free_node()
     rescheduler = made()
-    wished = [
+    requested = [
         decode_migration(await client.create(POD_MIGRATIONS, podmigration_for(a_move(pod, target), 1.0)))
         for pod in (first, second)
     ]
     async with rescheduler.watching():
-        answers = [rescheduler.revalidation.revalidate(each) for each in wished]
+        answers = [rescheduler.revalidation.revalidate(each) for each in requested]
     assert [each.answer for each in answers] == [RevalidationOutcome.APPROVED, RevalidationOutcome.REFUSED]
     assert "Insufficient cpu" in answers[1].message
 
 
-async def test_what_somebody_cordons_meanwhile_is_no_target(make_moves, made, client):
+async def test_a_node_that_is_cordoned_meanwhile_is_no_target(make_moves, made, client):
     moves = await make_moves(3)
     await moves.sandbox.deployment(1)
     pod = (await moves.sandbox.pods())[0]
     target = await moves.sandbox.free_node()
     await client.patch(NODES, target, merge_patch({"spec": {"unschedulable": True}}))
-    verdict = await _judged(made(), client, a_move(pod, target))
+    verdict = await _revalidated(made(), client, a_move(pod, target))
     assert (verdict.answer, verdict.reason) == (RevalidationOutcome.REFUSED, "TargetUnfit")

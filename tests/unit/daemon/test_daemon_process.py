@@ -11,22 +11,22 @@ from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.daemon.daemon_process import Interrupted, in_background, interrupted_by
 from rescheduler.daemon.listeners import DaemonListener, ListenerFanout
 
-TOLD = [
+REPORTED = [
     name for name, _ in inspect.getmembers(DaemonListener, inspect.isfunction) if not name.startswith("_")
 ]
 
 
-@pytest.mark.parametrize("name", TOLD)
-def test_what_is_told_is_told_to_all(name):
-    heard = []
+@pytest.mark.parametrize("name", REPORTED)
+def test_what_is_reported_is_reported_to_all(name):
+    received = []
 
     class Listener(DaemonListener):
         pass
 
-    setattr(Listener, name, lambda self, *listener: heard.append(listener))
+    setattr(Listener, name, lambda self, *listener: received.append(listener))
     arguments = range(len(inspect.signature(getattr(DaemonListener, name)).parameters) - 1)
     getattr(ListenerFanout([Listener(), DaemonListener(), Listener()]), name)(*arguments)
-    assert heard == [tuple(arguments)] * 2
+    assert received == [tuple(arguments)] * 2
 
 
 async def test_work_in_the_background_that_fails_ends_everything_and_is_raised():
@@ -38,7 +38,7 @@ async def test_work_in_the_background_that_fails_ends_everything_and_is_raised()
     async def all_of_it():
         async with in_background(ended) as start:
             start(broken(), "broken")
-            start(asyncio.Event().wait(), "for ever")
+            start(asyncio.Event().wait(), "forever")
             await ended.wait()
 
     with pytest.raises(RuntimeError, match="out of order"):

@@ -1,4 +1,4 @@
-"""Drains of nodes whose pods don't go, whoever else is at work."""
+"""Drains of nodes whose pods don't terminate."""
 
 import asyncio
 
@@ -62,11 +62,11 @@ async def test_two_nodes_that_could_only_take_each_other_s_pods_keep_them_and_sa
     assert all("NoTarget" in why for state in states for why in state.blocked)
     for name in moves.sandbox.nodes:
         conditions = (await client.get(NODES.as_json, name))["status"]["conditions"]
-        (told,) = [each for each in conditions if each["type"] == "rescheduler.dev/Empty"]
-        assert (told["status"], told["reason"]) == ("False", "Blocked")
+        (reported,) = [each for each in conditions if each["type"] == "rescheduler.dev/Empty"]
+        assert (reported["status"], reported["reason"]) == ("False", "Blocked")
 
 
-async def test_whoever_drains_while_the_daemon_is_paused_is_told_why_nothing_happens(
+async def test_a_drain_during_a_pause_says_why_nothing_happens(
     make_moves, start, draining, client, server, migrations, capsys
 ):
     await make_moves(2)
@@ -77,6 +77,6 @@ async def test_whoever_drains_while_the_daemon_is_paused_is_told_why_nothing_hap
         await report_other_executor(it.rescheduler, is_manual=True)
         assert "load test" not in capsys.readouterr().err, "such moves are made all the same"
         await report_other_executor(it.rescheduler, is_manual=False)
-    told = capsys.readouterr().err
-    assert "it starts no moves now: paused by ada: load test" in told
-    assert "rescheduler resume" in told
+    reported = capsys.readouterr().err
+    assert "it starts no moves now: paused by ada: load test" in reported
+    assert "rescheduler resume" in reported

@@ -1,4 +1,4 @@
-"""The cluster as it will be when what is under way has arrived."""
+"""The expected snapshot: the cluster after all unfinished migrations."""
 
 import numpy as np
 import pytest
@@ -58,6 +58,27 @@ def test_a_copy_that_is_there_already_counts_once():
     assert after.pods.node[after.pods.row["shop/web-1"]] == NO_ROW
 
 
+@pytest.mark.parametrize("source", ["shop/web-9", "shop/db-0"], ids=["another name", "the same name"])
+def test_a_replacement_that_waits_for_the_scheduler_takes_the_room_of_its_target(source):
+    """Its predecessor was evicted for that room: another move must not take it."""
+    made = three_nodes()
+    made.pod("shop/db-0", cpu="3", owner="StatefulSet/db")
+    snapshot = made.snapshot()
+    after = expected_snapshot(snapshot, [MoveUnderWay(source, "evicted", "node-2", copies=("shop/db-0",))])
+    assert cpu(after.nodes.requested) == [4000, 0, 3000]
+    assert cpu(after.nodes.load) == [4000, 0, 3000]
+    large = made.pod("shop/large", on="node-1", cpu="2").snapshot()
+    free = Placement(expected_snapshot(large, [MoveUnderWay(source, "evicted", "node-2", ("shop/db-0",))]))
+    assert not free.fits_on(large.pods.row["shop/large"], 2, source_stays=True)
+
+
+@pytest.mark.parametrize("target", ["", "node-9"])
+def test_a_replacement_without_a_target_takes_no_room(target):
+    snapshot = three_nodes().pod("shop/db-0", cpu="3", owner="StatefulSet/db").snapshot()
+    move = MoveUnderWay("shop/db-0", "evicted", target, copies=("shop/db-0",))
+    assert expected_snapshot(snapshot, [move]) is snapshot
+
+
 @pytest.mark.parametrize(
     "move",
     [
@@ -77,9 +98,9 @@ def test_a_target_that_is_open_or_gone_leaves_the_pod_where_it_is(target):
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=6, unique_by=lambda each: each[0]))
-def test_nothing_is_lost_or_made_up(wished):
+def test_nothing_is_lost_or_made_up(requested):
     snapshot = three_nodes(6).snapshot()
-    moves = [coming(snapshot, f"shop/web-{pod}", f"node-{node}") for pod, node in wished]
+    moves = [coming(snapshot, f"shop/web-{pod}", f"node-{node}") for pod, node in requested]
     after = expected_snapshot(snapshot, moves)
     assert after.nodes.load.sum(axis=0).tolist() == snapshot.nodes.load.sum(axis=0).tolist()
     assert np.all(after.nodes.requested >= after.nodes.load)

@@ -1,4 +1,4 @@
-"""A template that carries our annotation about avoided nodes: its pods that find no place are left alone."""
+"""A pod template with rescheduler's exclusion annotation: its unschedulable pods are left alone."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ async def test_its_pods_that_find_no_place_are_not_removed_again_and_again(make_
     await moves.client.create(DEPLOYMENTS, item)
     before = await moves.until_pods(lambda pods: pods if len(pods) == 2 else None)
     await start()
-    # By then each would have been removed and made anew nine times, by `steerTimeout`.
+    # By then each would have been removed and created again nine times, by `steerTimeout`.
     await asyncio.sleep(600)
     after = (await moves.client.list(PODS.as_json, namespace=sandbox.namespace)).items
     assert {each["metadata"]["uid"] for each in after} == {

@@ -1,4 +1,4 @@
-"""What brings the daemon to a halt, how that is told, what goes on meanwhile, and how it ends."""
+"""What halts the daemon, how it reports that, what continues meanwhile, and how the halt ends."""
 
 import asyncio
 from datetime import timedelta
@@ -24,7 +24,7 @@ async def resume(client, server):
     await write_pause(client, HOME, Pause(at=server.clock.now()))
 
 
-def told_in(caplog, event):
+def reported_in(caplog, event):
     return [record.getMessage() for record in caplog.records if getattr(record, "event", "") == event]
 
 
@@ -44,22 +44,22 @@ async def test_nothing_is_begun_during_a_pause_and_resuming_ends_it(
     await pause(client, server, why="load test")
     running = await start()
     await running.until_checked(3)
-    assert min(running.heard.moves) > 0, "what would be moved can be seen all the same"
+    assert min(running.received.moves) > 0, "what would be moved can be seen all the same"
     assert await migrations() == []
     (halt,) = (await status()).halts
     assert (halt.reason, halt.words) == (HaltReason.PAUSED, "paused by ada: load test")
     assert halt.ends == "when you run `rescheduler resume`"
-    (line,) = told_in(caplog, "Halted")
+    (line,) = reported_in(caplog, "Halted")
     assert "load test" in line
     assert "rescheduler resume" in line
     assert any("paused by ada" in message for message in await events_of(client, "Halted"))
 
     await resume(client, server)
-    await running.until(lambda: running.heard.moves[-1] == 0)
+    await running.until(lambda: running.received.moves[-1] == 0)
     assert {each.status.phase for each in await migrations()} == {MigrationPhase.COMPLETED}
     assert await events_of(client, "HaltEnded") == ["Paused has ended"]
     assert (await status()).halts == ()
-    assert len(told_in(caplog, "HaltEnded")) == 1
+    assert len(reported_in(caplog, "HaltEnded")) == 1
 
 
 async def test_what_is_under_way_when_a_pause_begins_comes_to_its_end(
@@ -78,7 +78,7 @@ async def test_what_is_under_way_when_a_pause_begins_comes_to_its_end(
     done = await migrations()
     assert [each.key for each in done if each.status.phase is not MigrationPhase.PENDING] == [migration.key]
     assert {each.status.phase for each in done if each.key == migration.key} == {MigrationPhase.COMPLETED}
-    assert running.heard.moves[-1] > 0
+    assert running.received.moves[-1] > 0
 
 
 async def test_what_was_asked_for_waits_out_a_pause_and_is_then_made_at_once(
@@ -88,7 +88,7 @@ async def test_what_was_asked_for_waits_out_a_pause_and_is_then_made_at_once(
     await moves.sandbox.deployment(1)
     await pause(client, server)
     running = await start()
-    await running.until(lambda: running.heard.led)
+    await running.until(lambda: running.received.led)
     (pod,) = await moves.sandbox.pods()
     key = await moves.create_migration(pod, await moves.sandbox.free_node(), strategy="LoadBalancing")
     await asyncio.sleep(5 * INTERVAL_S)
@@ -130,7 +130,7 @@ async def test_many_nodes_that_are_not_ready_halt_it_until_they_are_back(crowd, 
     moves = await crowd(pods=6, nodes=4)
     lost = moves.sandbox.nodes[2:]
     running = await start(dry_run=False, hot_checks=1)
-    await running.until(lambda: running.heard.led)
+    await running.until(lambda: running.received.led)
     for name in lost:
         await moves.lose_node(name)
     await running.until(halts_are(running, HaltReason.NODES_NOT_READY))
@@ -151,7 +151,7 @@ async def test_many_nodes_that_are_not_ready_halt_it_until_they_are_back(crowd, 
 
 
 async def failed(moves, count, now, *, namespace="moves"):
-    """So many migrations that were begun and failed just now."""
+    """Return so many migrations that started and failed just now."""
     for number in range(count):
         name = f"failed-{number}"
         await moves.client.create(
@@ -175,7 +175,7 @@ async def failed(moves, count, now, *, namespace="moves"):
         await moves.client.replace(POD_MIGRATIONS.status, item)
 
 
-@pytest.mark.parametrize("ended_by", ["time", "a person"])
+@pytest.mark.parametrize("ended_by", ["time", "a user"])
 async def test_failing_migrations_halt_it_until_they_are_long_ago_or_forgiven(
     crowd, start, client, server, migrations, ended_by
 ):
@@ -194,7 +194,7 @@ async def test_failing_migrations_halt_it_until_they_are_long_ago_or_forgiven(
     else:
         await resume(client, server)
     await running.until(halts_are(running), timeout_s=10)
-    await running.until(lambda: running.heard.moves[-1] == 0)
+    await running.until(lambda: running.received.moves[-1] == 0)
     assert len(await migrations()) > 4
 
 
@@ -205,14 +205,14 @@ async def test_failures_of_one_namespace_hold_back_that_one_and_nothing_else(
     moves = await crowd(pods=4)
     await failed(moves, 9, server.clock.now(), namespace="default")
     running = await start()
-    await running.until(lambda: running.heard.moves and running.heard.moves[-1] == 0)
+    await running.until(lambda: running.received.moves and running.received.moves[-1] == 0)
     assert running.daemon.runtime.current.cluster_halts == ()
     done = [each for each in await migrations() if each.namespace == "moves"]
     assert {each.status.phase for each in done} == {MigrationPhase.COMPLETED}
     (halt,) = (await status()).halts
     assert (halt.reason, halt.namespace) == (HaltReason.NAMESPACE_FAILING, "default")
     assert halt.words.startswith("only namespace default is halted: 9 of the 9 migrations")
-    (line,) = told_in(caplog, "Halted")
+    (line,) = reported_in(caplog, "Halted")
     assert "No move of namespace default starts" in line
 
 
@@ -223,17 +223,17 @@ async def test_pods_of_a_namespace_that_is_held_back_are_moved_when_that_is_over
     await failed(moves, 3, server.clock.now())
     running = await start()
     await running.until_checked(3)
-    assert set(running.heard.moves) == {0}
-    assert running.heard.checks[-1].plan.refused_counts["NamespaceHeld"] > 0
+    assert set(running.received.moves) == {0}
+    assert running.received.checks[-1].plan.refused_counts["NamespaceHeld"] > 0
     assert len(await migrations()) == 3
     await resume(client, server)
-    await running.until(lambda: max(running.heard.moves) > 0 and running.heard.moves[-1] == 0)
+    await running.until(lambda: max(running.received.moves) > 0 and running.received.moves[-1] == 0)
     assert MigrationPhase.COMPLETED in {each.status.phase for each in await migrations()}
     assert (await status()).halts == ()
 
 
 async def test_a_quota_that_is_full_halts_nothing(crowd, start, client, server, migrations, eventually):
-    """Every copy is refused, and counts as a failure of nobody: the next pods, and others, go on."""
+    """Every copy is refused, which counts as no failure of a workload: the next pods, and others, go on."""
     await crowd(pods=6)
     quota = {"metadata": {"namespace": "moves", "name": "full"}, "spec": {"hard": {"pods": "6"}}}
     await client.create(api_resource("", "v1", "resourcequotas", "ResourceQuota"), quota)
@@ -243,7 +243,7 @@ async def test_a_quota_that_is_full_halts_nothing(crowd, start, client, server, 
         return [each for each in await migrations() if each.status.failure == "CopyRefused"]
 
     await eventually(lambda: _at_least(refused, 4))
-    await running.until_checked(len(running.heard.checks) + 2)
+    await running.until_checked(len(running.received.checks) + 2)
     assert running.daemon.runtime.current.halts == ()
 
 
@@ -254,14 +254,14 @@ async def _at_least(look, count):
 async def test_nothing_is_begun_while_the_api_server_errs(crowd, start, server, migrations, eventually):
     await crowd(pods=4)
     running = await start(elect=False)
-    await running.until(lambda: running.heard.led)
+    await running.until(lambda: running.received.led)
     server.faults.add(InjectedFault("internal-error", times=None))
     server.faults.add(InjectedFault("drop-watches"))
     await running.until(lambda: running.daemon.runtime.current.no_plan_reason)
     assert running.daemon.runtime.current.no_plan_reason.reason is HaltReason.API_FAILING
-    skipped = len(running.heard.skipped)
-    await running.until(lambda: len(running.heard.skipped) > skipped)
-    assert "requests to the API server failed" in running.heard.skipped[-1][1]
+    skipped = len(running.received.skipped)
+    await running.until(lambda: len(running.received.skipped) > skipped)
+    assert "requests to the API server failed" in running.received.skipped[-1][1]
     server.faults.clear()
     await running.until(halts_are(running))
 
@@ -272,7 +272,7 @@ async def test_nothing_is_begun_while_the_api_server_errs(crowd, start, server, 
 
 
 async def test_nothing_is_planned_with_caches_that_are_stale(crowd, start):
-    """The line is dead and nobody notices: requests are not answered, but there are none that fail."""
+    """The connection is dead without notice: requests get no answer, but none fails."""
     await crowd(pods=1)
     running = await start(elect=False)
     await running.until_checked(2)
@@ -281,8 +281,8 @@ async def test_nothing_is_planned_with_caches_that_are_stale(crowd, start):
     await running.until(halts_are(running, HaltReason.CACHES_STALE))
     (halt,) = running.daemon.runtime.current.cluster_halts
     assert halt.words == "no watch of nodes is open; the API server last sent something 999 s ago"
-    checks = len(running.heard.checks)
+    checks = len(running.received.checks)
     await asyncio.sleep(2 * INTERVAL_S)
-    assert len(running.heard.checks) == checks
+    assert len(running.received.checks) == checks
     informer.staleness = before
     await running.until_checked(checks + 1)

@@ -1,4 +1,4 @@
-"""When to halt, judged from facts alone."""
+"""When to halt, decided from facts alone."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -76,8 +76,8 @@ def test_each_halt_says_why_and_how_it_ends():
     )
     halts = current_halts(facts, LIMITS)
     assert [halt.reason for halt in halts] == [each for each in HaltReason if each != "NamespaceFailing"]
-    told = {halt.reason: f"{halt.words} | {halt.ends}" for halt in halts}
-    assert told == {
+    reported = {halt.reason: f"{halt.words} | {halt.ends}" for halt in halts}
+    assert reported == {
         "Paused": "paused by ada: the fair | when you run `rescheduler resume`",
         "FailureRatio": (
             "4 of the 4 migrations that finished within 15 minutes failed, more than haltWhen.failureRatio "
@@ -107,7 +107,7 @@ def test_each_halt_says_why_and_how_it_ends():
             [migration(n, namespace=f"team-{n}") for n in range(3)], True, id="three, each in its namespace"
         ),
         pytest.param([migration(n) for n in range(3)], False, id="two in one namespace and one in another"),
-        pytest.param([migration(n) for n in range(2)], False, id="two may happen to anybody"),
+        pytest.param([migration(n) for n in range(2)], False, id="two failures are normal"),
         pytest.param(
             [*(migration(n) for n in range(3)), *(migration(9, "Completed") for _ in range(3))],
             False,
@@ -119,11 +119,11 @@ def test_each_halt_says_why_and_how_it_ends():
             id="one more than the share",
         ),
         pytest.param([migration(n, ago=FAILURE_WINDOW) for n in range(3)], False, id="long ago"),
-        pytest.param([migration(n, failure="Cancelled") for n in range(3)], False, id="called off by people"),
+        pytest.param([migration(n, failure="Cancelled") for n in range(3)], False, id="cancelled by users"),
         pytest.param(
             [migration(n, failure=why) for n, why in enumerate(("SourceGone", "WorkloadGone", "ScaledDown"))],
             False,
-            id="of what others have taken away",
+            id="of what others have removed",
         ),
         pytest.param(
             [migration(n, strategy="FailedPods") for n in range(3)], False, id="of pods that fail anyway"
@@ -213,14 +213,14 @@ def test_no_namespace_alone_can_halt_the_cluster(others, failures):
         assert 2 * elsewhere / (elsewhere + len(others)) > LIMITS.failure_ratio
 
 
-def test_whoever_resumes_forgives_what_was_before():
+def test_resume_clears_past_failures():
     failed = [migration(n, ago=timedelta(minutes=2)) for n in range(4)]
     assert reasons(migrations=failed, pause=Pause(at=NOW - timedelta(minutes=1))) == []
     assert reasons(migrations=failed, pause=Pause(at=NOW - timedelta(minutes=3))) == ["FailureRatio"]
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 899), st.sampled_from("abcdef")), max_size=12))
-def test_the_end_that_is_told_is_the_end(finished):
+def test_the_end_that_is_reported_is_the_end(finished):
     migrations = [
         migration(
             number,
@@ -260,7 +260,7 @@ def test_an_api_server_that_errs(requests, failed, halted):
     assert (reasons(answers=ApiResponses(requests, failed)) == [HaltReason.API_FAILING]) is halted
 
 
-def test_a_cache_that_was_never_filled_is_told_in_words():
+def test_a_cache_that_was_never_filled_is_reported_in_words():
     (halt,) = current_halts(HaltFacts(now=NOW, stale=[StaleCache("pods", float("inf"))]), LIMITS)
     assert halt.words == "pods have not been listed yet"
 

@@ -1,4 +1,4 @@
-"""Who acts: one of several, until it ends in good order or dies; and a dry run, which acts not at all."""
+"""One of several replicas acts, until it stops or crashes; a dry run never acts."""
 
 import asyncio
 
@@ -7,6 +7,7 @@ import pytest
 from kubesim.apiserver.fault_injection import InjectedFault
 from rescheduler.api.podmigration import MigrationPhase
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME
+from rescheduler.config.policy import UsageSource
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, EVENTS, LEASES
 from tests.stories.observer import observing
@@ -24,9 +25,9 @@ async def test_of_two_replicas_one_acts_and_the_other_knows_the_cluster_already(
     await crowd(pods=1)
     first, second = await start("first"), await start("second")
     await first.until_checked(2)
-    assert first.heard.led == [True]
-    assert second.heard.led == []
-    assert second.heard.checks == []
+    assert first.received.led == [True]
+    assert second.received.led == []
+    assert second.received.checks == []
     assert second.daemon.rescheduler.cluster.is_fresh
 
 
@@ -36,16 +37,16 @@ async def test_the_other_goes_on_with_a_migration_whose_leader_has_died(
     moves = await crowd(pods=4)
     moves.sandbox.behave({"startup": "20s"})
     first = await start("first")
-    await first.until(lambda: first.heard.led)
+    await first.until(lambda: first.received.led)
     second = await start("second")
     async with observing(client, moves.sandbox.namespace) as seen:
         (migration,) = await eventually(lambda: begun(migrations))
         await first.kill()
-        await second.until(lambda: second.heard.led)
+        await second.until(lambda: second.received.led)
         await eventually(lambda: is_completed(migrations, migration.key))
     assert min(seen.ready) == 4
-    assert second.heard.led == [True]
-    await second.until(lambda: second.heard.checks and second.heard.moves[-1] == 0)
+    assert second.received.led == [True]
+    await second.until(lambda: second.received.checks and second.received.moves[-1] == 0)
     await moves.until_nothing_left()
 
 
@@ -70,7 +71,7 @@ async def test_at_the_end_the_lease_is_given_back_and_nothing_new_is_begun(
     assert {each.key for each in await migrations()} == known
     second = await start("second")
     await eventually(lambda: is_completed(migrations, migration.key))
-    await second.until(lambda: second.heard.checks and second.heard.moves[-1] == 0)
+    await second.until(lambda: second.received.checks and second.received.moves[-1] == 0)
 
 
 async def test_the_end_comes_in_time_although_the_server_does_not_answer(crowd, start, server, eventually):
@@ -90,7 +91,7 @@ async def test_the_end_comes_in_time_although_the_start_has_not_come_to_an_end(m
     )
     running = await start()
     await asyncio.sleep(10)
-    assert running.heard.led == []
+    assert running.received.led == []
     asked_at = server.clock.now()
     await running.end()
     assert (server.clock.now() - asked_at).total_seconds() < 1
@@ -109,18 +110,18 @@ async def test_without_election_it_acts_alone_and_there_is_no_lease(crowd, start
     running = await start(elect=False)
     await running.until_checked(3)
     assert (await client.list(LEASES, namespace="default")).items == []
-    assert running.heard.moves[0] > 0
-    assert running.heard.moves[-1] == 0
+    assert running.received.moves[0] > 0
+    assert running.received.moves[-1] == 0
 
 
-async def test_a_dry_run_plans_and_writes_nothing_at_all(crowd, start, client, migrations, caplog):
+async def test_a_read_only_dry_run_plans_and_writes_nothing_at_all(crowd, start, client, migrations, caplog):
     await crowd(pods=4)
     caplog.set_level("INFO", "rescheduler")
-    running = await start(dry_run=True)
+    running = await start(dry_run=True, read_only=True)
     await running.until_checked(3)
     await running.end()
-    assert min(running.heard.moves) > 0
-    assert not any(check.is_carried_out for check in running.heard.checks)
+    assert min(running.received.moves) > 0
+    assert not any(check.is_carried_out for check in running.received.checks)
     assert running.line.writes == []
     assert "not executed: dry run" in caplog.text
     assert "MovePlanned" in {getattr(record, "event", "") for record in caplog.records}
@@ -131,17 +132,31 @@ async def test_a_dry_run_plans_and_writes_nothing_at_all(crowd, start, client, m
     ).items == []
 
 
+async def test_a_dry_run_says_from_the_first_check_on_what_is_hot(crowd, start, caplog):
+    """By usage, pods move only after several checks: until then, silence would look like a broken daemon."""
+    await crowd(pods=4)
+    caplog.set_level("INFO", "rescheduler")
+    running = await start(dry_run=True, read_only=True, usage_source=UsageSource.METRICS, hot_checks=3)
+    await running.until_checked(3)
+    await running.end()
+    said = [
+        record.getMessage() for record in caplog.records if getattr(record, "event", "") == "NodesHeating"
+    ]
+    assert [words.rpartition(" in ")[2] for words in said[:2]] == ["1 of 3 checks", "2 of 3 checks"], said
+    assert running.received.moves[:2] == [0, 0]
+
+
 async def test_a_dry_run_needs_no_place_where_moves_are_recorded(crowd, start, client, caplog):
     await crowd(pods=4)
     await client.delete(CUSTOM_RESOURCE_DEFINITIONS, PODMIGRATION_CRD_NAME)
     await asyncio.sleep(5)
     caplog.set_level("INFO", "rescheduler")
-    running = await start(dry_run=True)
+    running = await start(dry_run=True, read_only=True)
     await running.until_checked(2)
     assert running.daemon.not_ready == []
     assert running.daemon.runtime.current.cluster_halts == ()
     await running.end()
-    assert min(running.heard.moves) > 0
+    assert min(running.received.moves) > 0
     assert running.line.writes == []
     (listener,) = [each.getMessage() for each in caplog.records if _event(each) == "DefinitionMissing"]
     assert "rescheduler manifests --crd | kubectl apply -f -" in listener
@@ -158,9 +173,9 @@ def _is_ours(event):
 async def test_a_leader_that_is_cut_off_stops_before_the_other_begins(crowd, start):
     await crowd(pods=1)
     first = await start("first")
-    await first.until(lambda: first.heard.led)
+    await first.until(lambda: first.received.led)
     second = await start("second")
     await second.until(lambda: second.daemon.rescheduler.lease.holder == "first")
     first.line.is_cut = True
-    await second.until(lambda: second.heard.led)
-    assert first.heard.led == [True, False]
+    await second.until(lambda: second.received.led)
+    assert first.received.led == [True, False]

@@ -1,4 +1,4 @@
-"""What nodes in maintenance are told about themselves, over the API of the simulator."""
+"""The conditions of nodes in maintenance, on the simulated API server."""
 
 import asyncio
 import contextlib
@@ -44,8 +44,8 @@ async def client(server, writes):
 
 
 @pytest.fixture
-async def told(server, client, writes):
-    """await told(state, …): what is heard; then the conditions of node `old`, and the Events."""
+async def reported(server, client, writes):
+    """await report(state, …): reports maintenance; returns the conditions of node `old`, and the Events."""
     async with contextlib.AsyncExitStack() as stack:
         await client.create(CUSTOM_RESOURCE_DEFINITIONS, podmigration_crd())
         await asyncio.sleep(1)
@@ -53,68 +53,69 @@ async def told(server, client, writes):
         watched = WatchedObjects(client)
         await stack.enter_async_context(watched.running())
         events = EventRecorder(client, server.clock.now)
-        keeper = MaintenanceConditionWriter(client, watched, events, server.clock.now)
+        writer = MaintenanceConditionWriter(client, watched, events, server.clock.now)
         await stack.enter_async_context(events.running())
-        await stack.enter_async_context(keeper.running())
+        await stack.enter_async_context(writer.running())
 
-        async def tell(*states):
-            keeper.maintenance(states)
+        async def report(*states):
+            writer.maintenance(states)
             await asyncio.sleep(5)
             conditions = (await client.get(NODES.as_json, "old"))["status"]["conditions"]
             found = [each for each in conditions if each["type"] == EMPTY_CONDITION]
             reasons = [event["reason"] for event in (await client.list(EVENTS)).items]
             return (found[0] if found else None), sorted(reasons), len(writes)
 
-        yield tell
+        yield report
 
 
-async def test_a_node_that_is_empty_says_so(told):
-    condition, reasons, _ = await told(NodeInMaintenance("old", 0, (), "empty"))
+async def test_a_node_that_is_empty_says_so(reported):
+    condition, reasons, _ = await reported(NodeInMaintenance("old", 0, (), "empty"))
     assert (condition["status"], condition["reason"], condition["message"]) == ("True", "Empty", "empty")
     assert reasons == ["MaintenanceEmpty"]
 
 
-async def test_what_blocks_a_node_stands_in_its_condition(told):
+async def test_what_blocks_a_node_stands_in_its_condition(reported):
     blocked = NodeInMaintenance(
         "old", 1, ("shop/db-0: Unsteered, nothing keeps it off",), "1 pod is still there"
     )
-    condition, reasons, _ = await told(blocked)
+    condition, reasons, _ = await reported(blocked)
     assert (condition["status"], condition["reason"]) == ("False", "Blocked")
     assert "shop/db-0: Unsteered" in condition["message"]
     assert reasons == ["MaintenanceBlocked"]
 
 
-async def test_what_has_not_changed_is_not_written_again(told):
+async def test_what_has_not_changed_is_not_written_again(reported):
     state = NodeInMaintenance("old", 2, (), "2 pods are still there")
-    await told(state)
-    _, reasons, writes = await told(state)
+    await reported(state)
+    _, reasons, writes = await reported(state)
     assert (reasons, writes) == (["MaintenanceEmptying"], 1)
 
 
-async def test_every_change_of_state_is_an_event_and_every_pod_that_goes_is_none(told):
-    await told(NodeInMaintenance("old", 2, (), "2 pods are still there"))
-    await told(NodeInMaintenance("old", 1, (), "1 pod is still there"))
-    condition, reasons, _ = await told(NodeInMaintenance("old", 0, (), "empty"))
+async def test_every_change_of_state_is_an_event_and_every_pod_that_goes_is_none(reported):
+    await reported(NodeInMaintenance("old", 2, (), "2 pods are still there"))
+    await reported(NodeInMaintenance("old", 1, (), "1 pod is still there"))
+    condition, reasons, _ = await reported(NodeInMaintenance("old", 0, (), "empty"))
     assert reasons == ["MaintenanceEmpty", "MaintenanceEmptying"]
     assert condition["status"] == "True"
 
 
-async def test_with_the_end_of_maintenance_the_condition_goes(told):
-    await told(NodeInMaintenance("old", 0, (), "empty"))
-    condition, _, _ = await told()
+async def test_with_the_end_of_maintenance_the_condition_goes(reported):
+    await reported(NodeInMaintenance("old", 0, (), "empty"))
+    condition, _, _ = await reported()
     assert condition is None
 
 
-async def test_a_node_that_is_gone_does_no_harm(told):
-    condition, _, _ = await told(NodeInMaintenance("gone", 0, (), "empty"))
+async def test_a_node_that_is_gone_does_no_harm(reported):
+    condition, _, _ = await reported(NodeInMaintenance("gone", 0, (), "empty"))
     assert condition is None
 
 
-async def test_the_mark_of_a_cordon_that_is_no_more_is_removed_and_that_of_one_that_is_stays(told, client):
+async def test_the_mark_of_a_cordon_goes_with_the_cordon(reported, client):
+    """A mark without its cordon is removed; the mark of an existing cordon stays."""
     mark = {"metadata": {"annotations": {CORDONED_BY_ANNOTATION: "NodeMaintenance"}}}
     await client.patch(NODES, "old", merge_patch({**mark, "spec": {"unschedulable": True}}))
-    await told()
+    await reported()
     assert (await client.get(NODES, "old")).annotations == {CORDONED_BY_ANNOTATION: "NodeMaintenance"}
     await client.patch(NODES, "old", merge_patch({"spec": {"unschedulable": None}}))
-    await told()
+    await reported()
     assert (await client.get(NODES, "old")).annotations == {}

@@ -1,12 +1,20 @@
-"""Metrics: what happens is counted once, and the number of series does not grow with the cluster."""
+"""Metrics count every event once, and their number doesn't grow with the cluster."""
 
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rescheduler.api.daemon_status import FailingPod, Halt, HaltReason, NodeInMaintenance, SuspectNode
-from rescheduler.api.podmigration import Handover, MigrationCondition
+from rescheduler.api.podmigration import (
+    ControllerReference,
+    Handover,
+    MigrationCondition,
+    MigrationPhase,
+    MigrationStatus,
+)
 from rescheduler.config.policy import Policy
 from rescheduler.daemon.listeners import CheckReport
 from rescheduler.daemon.metrics import Metrics
@@ -65,24 +73,24 @@ def test_a_check_is_counted_with_its_moves_and_its_refusals():
     assert value(meters, "plan_duration_seconds_sum") == pytest.approx(0.2)
 
 
-def test_a_refusal_that_no_longer_holds_is_no_longer_told():
+def test_a_refusal_that_no_longer_holds_is_no_longer_reported():
     meters = Metrics()
     meters.checked(check(Plan(taken_at_s=0, refused_counts={"JobPod": 3})))
     meters.checked(check(Plan(taken_at_s=0, refused_counts={"NoTarget": 1})))
     assert value(meters, "refused_pods", reason="JobPod") is None
 
 
-def test_loads_are_told_as_extremes_and_mean_not_node_by_node():
+def test_loads_are_reported_as_extremes_and_mean_not_node_by_node():
     nodes = tuple(
         NodeLoadChange(f"n-{n}", {"cpu": load}, {"cpu": 50.0}) for n, load in enumerate((20.0, 30.0, 85.0))
     )
     meters = Metrics()
     meters.checked(check(Plan(taken_at_s=0, nodes=nodes)))
-    told = {
+    reported = {
         kind: value(meters, "node_load_ratio", resource="cpu", statistic=kind)
         for kind in ("min", "mean", "max")
     }
-    assert told == {"min": 0.2, "mean": pytest.approx(0.45), "max": 0.85}
+    assert reported == {"min": 0.2, "mean": pytest.approx(0.45), "max": 0.85}
     assert value(meters, "node_load_imbalance_ratio", resource="cpu") == pytest.approx(0.65)
 
 
@@ -123,7 +131,8 @@ def test_a_failure_is_counted_with_its_reason():
     assert value(meters, "migration_failures_total", failure="CopyFailing") == 1
 
 
-def test_no_ready_second_is_lost_with_a_copy_and_with_an_eviction_until_the_successor_is_ready():
+def test_lost_ready_seconds():
+    """With a copy none are lost; with an eviction they count until the successor is ready."""
     meters = Metrics()
     ready = MigrationCondition("CopyReady", "True", NOW + timedelta(seconds=10), "Ready")
     handed_over = MigrationCondition("HandedOver", "True", NOW + timedelta(seconds=25), "Evicted")
@@ -135,7 +144,7 @@ def test_no_ready_second_is_lost_with_a_copy_and_with_an_eviction_until_the_succ
     assert value(meters, "ready_seconds_lost_total", handover="Evict") == 15
 
 
-def test_words_that_people_write_into_migrations_make_no_series():
+def test_words_that_users_write_into_migrations_make_no_series():
     meters = Metrics()
     spec = msgspec.structs.replace(migration().spec, strategy="whatever-anybody-writes")
     meters.migration_changed(
@@ -164,7 +173,7 @@ def test_requests_are_counted_by_verb_and_code_and_watches_are_not_timed():
     assert value(meters, "api_request_duration_seconds_count", verb="watch") is None
 
 
-def test_the_state_of_the_cluster_is_told_in_numbers():
+def test_the_state_of_the_cluster_is_reported_in_numbers():
     meters = Metrics(lags=lambda: {"Pod": 3.5}, depth=lambda: 7)
     meters.failing([FailingPod("a", "n", "", 1, 3), FailingPod("b", "n", "", 3, 3)])
     meters.suspects([SuspectNode("n", 3)])
@@ -191,7 +200,8 @@ def test_a_configuration_that_is_kept_out_shows_until_a_good_one_is_there():
     assert value(meters, "dry_run") == 1
 
 
-def test_a_namespace_that_is_held_back_is_no_halt_of_the_whole_and_gone_when_it_is_over():
+def test_a_halted_namespace_is_no_halt_of_the_daemon():
+    """The metric of the namespace is removed when its halt ends."""
     meters = Metrics()
     held = Halt(HaltReason.NAMESPACE_FAILING, NOW, "its moves fail", "by itself", namespace="shop")
     meters.halted((held,))
@@ -199,3 +209,101 @@ def test_a_namespace_that_is_held_back_is_no_halt_of_the_whole_and_gone_when_it_
     assert {value(meters, "halted", reason=reason) for reason in CLUSTER_WIDE} == {0}
     meters.halted(())
     assert value(meters, "namespace_halted", namespace="shop") is None
+
+
+def of_workload(name, count=1, *, ok=True, namespace="shop", **status):
+    """Finished migrations of a Deployment, each with its own uid."""
+    workload = ControllerReference("apps/v1", "Deployment", name, f"uid-{name}")
+    done = finished(ok=ok, workload=workload, **status)
+    return [
+        msgspec.structs.replace(done, uid=f"{namespace}/{name}/{ok}/{number}", namespace=namespace)
+        for number in range(count)
+    ]
+
+
+def workload_series(meters):
+    """All series by workload, with their values."""
+    return {
+        (sample.name.removeprefix("rescheduler_workload_"), *sample.labels.values()): sample.value
+        for family in meters.registry.collect()
+        if family.name.startswith("rescheduler_workload_")
+        for sample in family.samples
+    }
+
+
+def leading(workload_metrics):
+    meters = Metrics()
+    meters.leads(True)
+    meters.configured(Policy(workload_metrics=workload_metrics))
+    return meters
+
+
+def test_workloads_with_the_most_migrations_have_series_and_all_others_are_one():
+    meters = leading(2)
+    for each in [*of_workload("web", 3), *of_workload("web", ok=False), *of_workload("cart", 2)]:
+        meters.migration_changed(None, each)
+    for each in [*of_workload("api"), *of_workload("api", namespace="bank")]:
+        meters.migration_changed(None, each)
+    found = workload_series(meters)
+    counts = {key: value for key, value in found.items() if key[0] == "migrations"}
+    assert counts == {
+        ("migrations", "shop", "Deployment", "web", "Completed"): 3,
+        ("migrations", "shop", "Deployment", "web", "Failed"): 1,
+        ("migrations", "shop", "Deployment", "cart", "Completed"): 2,
+        ("migrations", "", "", "other", "Completed"): 2,
+    }
+
+
+@given(
+    names=st.lists(st.text(max_size=8), max_size=60),
+    most=st.integers(0, 5),
+    gone=st.sets(st.integers(0, 60)),
+)
+def test_the_number_of_series_by_workload_is_bounded_whatever_happens(names, most, gone):
+    """Any user may create workloads, and forge what a status says; deleted PodMigrations don't count."""
+    meters = leading(most)
+    done = [
+        msgspec.structs.replace(each, uid=str(number))
+        for number, name in enumerate(names)
+        for each in of_workload(name, ok=number % 2 == 0)
+    ]
+    for each in done:
+        meters.migration_changed(None, each)
+    for number in gone:
+        if number < len(done):
+            meters.migration_changed(done[number], None)
+    found = workload_series(meters)
+    assert len({key[1:4] for key in found}) <= (most + 1 if most else 0)
+    left = len(done) - len([number for number in gone if number < len(done)])
+    assert sum(count for key, count in found.items() if key[0] == "migrations") == (left if most else 0)
+    meters.text()
+
+
+def test_series_by_workload_are_off_unless_configured_and_only_of_the_leader():
+    """Otherwise the replica that stands by would count everything twice."""
+    meters = leading(0)
+    meters.migration_changed(None, *of_workload("web"))
+    assert workload_series(meters) == {}
+    meters.configured(Policy(workload_metrics=1))
+    assert workload_series(meters)
+    meters.leads(False)
+    assert workload_series(meters) == {}
+
+
+def test_seconds_without_a_ready_pod_are_added_up_by_workload():
+    handed_over = MigrationCondition("HandedOver", "True", NOW, "Evicted")
+    meters = leading(1)
+    lossy = {"handover": Handover.EVICT, "conditions": (handed_over,)}
+    for each in of_workload("db", 2):
+        status = msgspec.structs.replace(each.status, **lossy)
+        meters.migration_changed(None, msgspec.structs.replace(each, status=status))
+    assert workload_series(meters)["ready_seconds_lost", "shop", "Deployment", "db"] == 80
+
+
+def test_a_migration_that_never_started_has_an_unknown_workload():
+    meters = leading(1)
+    refused = msgspec.structs.replace(
+        finished(ok=False), status=MigrationStatus(phase=MigrationPhase.FAILED, finished_at=NOW)
+    )
+    meters.migration_changed(None, refused)
+    assert ("migrations", "shop", "", "unknown", "Failed") in workload_series(meters)

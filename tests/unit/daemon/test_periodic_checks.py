@@ -1,4 +1,4 @@
-"""Checks as the daemon makes them: in time, with what is under way in mind, and until all is settled."""
+"""The daemon's checks: on time, aware of unfinished migrations, and until the cluster has settled."""
 
 import asyncio
 import random
@@ -20,8 +20,8 @@ async def test_a_crowded_node_is_relieved_and_then_nothing_is_left_to_do(crowd, 
     moves = await crowd(pods=6)
     running = await start(max_concurrent_per_workload=2)
     await running.until_checked(4)
-    assert running.heard.moves[0] > 0
-    assert running.heard.moves[-1] == 0
+    assert running.received.moves[0] > 0
+    assert running.received.moves[-1] == 0
     assert await spread(moves) == [2, 2, 2]
     assert await moves.leftovers() == []
     written = await status()
@@ -37,12 +37,12 @@ async def test_the_next_check_reckons_with_moves_that_are_still_under_way(crowd,
     moves.sandbox.behave({"startup": "75s"})
     running = await start(max_concurrent_per_workload=6, max_concurrent_per_node=6)
     await running.until_checked(3)
-    first, *later = running.heard.moves
+    first, *later = running.received.moves
     assert first == 4
     assert later == [0, 0], "what is on its way is not relieved twice"
     await running.until_checked(8)
     assert await spread(moves) == [2, 2, 2]
-    assert sum(running.heard.moves) == 4
+    assert sum(running.received.moves) == 4
 
 
 async def test_what_a_plan_has_not_begun_is_left_to_the_next_one(crowd, start, migrations, eventually):
@@ -53,10 +53,10 @@ async def test_what_a_plan_has_not_begun_is_left_to_the_next_one(crowd, start, m
     await asyncio.sleep(INTERVAL_S / 2)
     assert len(await migrations()) == 1, "the first wave"
     await running.until_checked(2)
-    assert running.heard.moves[:2] == [4, 3], "the rest is planned anew, not twice"
+    assert running.received.moves[:2] == [4, 3], "the rest is planned again, not twice"
 
     async def are_all_over():
-        return all(each.is_finished for each in await migrations()) and not sum(running.heard.moves[-2:])
+        return all(each.is_finished for each in await migrations()) and not sum(running.received.moves[-2:])
 
     await eventually(are_all_over)
     assert await spread(moves) == [2, 2, 2]
@@ -83,8 +83,10 @@ async def test_checks_that_are_due_while_another_one_lasts_are_skipped_and_not_m
     await crowd(pods=1)
     running = await start(usage=SlowUsage(2.5 * INTERVAL_S))
     await running.until_checked(3)
-    assert running.heard.skipped == [(2, "the previous check took too long")] * len(running.heard.skipped)
-    first, second, third = [check.at for check in running.heard.checks[:3]]
+    assert running.received.skipped == [(2, "the previous check took too long")] * len(
+        running.received.skipped
+    )
+    first, second, third = [check.at for check in running.received.checks[:3]]
     assert abs((second - first).total_seconds() - 3 * INTERVAL_S) < 1
     assert abs((third - second).total_seconds() - 3 * INTERVAL_S) < 1
 
@@ -102,7 +104,7 @@ async def test_a_check_that_fails_is_followed_by_the_next_one(crowd, start, capl
     running = await start(usage=BrokenOnce(2))
     await running.until_checked(3)
     assert "a bug in rescheduler; the next check tries again" in caplog.text
-    first, second, third = (check.at for check in running.heard.checks)
+    first, second, third = (check.at for check in running.received.checks)
     assert (second - first).total_seconds() == 2 * INTERVAL_S
     assert (third - second).total_seconds() == INTERVAL_S
 
@@ -112,7 +114,7 @@ class RandomUsage:
 
     def __init__(self, client, server, seed):
         self._client, self._server = client, server
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
 
     async def read(self):
         now_s = self._server.clock.now().timestamp()
@@ -121,8 +123,8 @@ class RandomUsage:
             UsageSource.METRICS,
             {
                 pod.key: UsageReading(
-                    int(pod.requests.cpu_millis * self._dice.uniform(0.4, 1.2)),
-                    int(pod.requests.memory_bytes * self._dice.uniform(0.4, 1.2)),
+                    int(pod.requests.cpu_millis * self._rng.uniform(0.4, 1.2)),
+                    int(pod.requests.memory_bytes * self._rng.uniform(0.4, 1.2)),
                     now_s,
                 )
                 for pod in sorted(pods, key=lambda pod: pod.key)
@@ -137,15 +139,15 @@ class RandomUsage:
 async def test_fifty_checks_with_random_usage_settle_and_stay_settled(
     crowd, start, server, client, migrations
 ):
-    """Nobody rests after a move: it is not the cool-down that keeps pods from going to and fro."""
+    """No cooldown after a move: it is not the cooldown that keeps pods from going to and fro."""
     await crowd(pods=6, nodes=4)
     running = await start(
         usage=RandomUsage(client, server, seed=3),
         pod_cooldown=timedelta(),
         max_concurrent_per_workload=2,
     )
-    await running.until(lambda: len(running.heard.checks) >= 50, timeout_s=60 * INTERVAL_S)
-    moves = running.heard.moves
+    await running.until(lambda: len(running.received.checks) >= 50, timeout_s=60 * INTERVAL_S)
+    moves = running.received.moves
     assert moves[:2] == [0, 0], "nothing moves by usage before it was hot for some checks"
     assert sum(moves) > 0
     assert sum(moves[25:]) == 0, f"it does not come to rest: {moves}"
@@ -153,6 +155,6 @@ async def test_fifty_checks_with_random_usage_settle_and_stay_settled(
     assert {each.status.phase for each in made} == {"Completed"}
     been = {}
     for each in sorted(made, key=lambda each: each.created):
-        stations = been.pop(each.spec.pod.uid, [each.spec.source_node])
-        assert each.target_node not in stations, f"{each.pod_key} comes back: {stations}"
-        been[each.status.target_pod.uid] = [*stations, each.target_node]
+        nodes_visited = been.pop(each.spec.pod.uid, [each.spec.source_node])
+        assert each.target_node not in nodes_visited, f"{each.pod_key} comes back: {nodes_visited}"
+        been[each.status.target_pod.uid] = [*nodes_visited, each.target_node]

@@ -14,10 +14,10 @@ async def test_a_policy_that_changes_during_a_check_counts_before_its_plan_is_ex
 ):
     await crowd()
     running = await start(usage=SlowUsage(0.5 * INTERVAL_S))
-    await running.until(lambda: running.heard.led)
+    await running.until(lambda: running.received.led)
     running.daemon.runtime.update(policy=replace(POLICY, dry_run=True))
     await running.until_checked(1)
-    first = running.heard.checks[0]
+    first = running.received.checks[0]
     assert first.plan.moves, "the check that had started uses one policy to its end"
     assert not first.is_carried_out
     assert await migrations() == []
@@ -31,8 +31,8 @@ async def test_a_process_that_loses_the_lease_leaves_no_subscribers_behind(crowd
     second = await start("second")
     await second.until(lambda: second.daemon.rescheduler.lease.holder == "first")
     first.line.is_cut = True
-    await second.until(lambda: second.heard.led)
-    await first.until(lambda: first.heard.led == [True, False])
+    await second.until(lambda: second.received.led)
+    await first.until(lambda: first.received.led == [True, False])
     await first.until(lambda: not first.daemon.runtime._handlers)
 
 

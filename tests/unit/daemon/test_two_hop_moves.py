@@ -1,4 +1,4 @@
-"""A pod that only stops on its way is taken on by whoever leads, also if another has made the plan."""
+"""The leader continues a two-hop move, even if another process made the plan."""
 
 import asyncio
 from dataclasses import replace
@@ -8,21 +8,23 @@ import pytest
 from rescheduler.api.podmigration import Handover, MigrationPhase
 from rescheduler.api.well_known_names import NEXT_HOP_ANNOTATION
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects
+from rescheduler.config.move_limits import MovesPerHour
 from rescheduler.migrations.controller.plan_execution import PlanExecution, podmigration_for
 from rescheduler.planner.plan import Move, Plan
 from tests.stories.sandbox import node_of
+from tests.unit.daemon.test_dry_run import is_report
 
 MINUTE_S = 60
 
 
 @pytest.fixture
-async def journey(make_moves, client, server):
-    """A pod on its first leg, and nobody who knows of a second but by what is on record."""
+async def two_hops(make_moves, client, server):
+    """A pod before its first hop; only the annotation of the PodMigration names the second."""
     moves = await make_moves(3)
     await moves.sandbox.deployment(1)
     (pod,) = await moves.sandbox.pods()
     stop, end = (node for node in moves.sandbox.nodes if node != node_of(pod))
-    leg = Move(
+    move = Move(
         pod=moves.sandbox.key(pod["metadata"]["name"]),
         uid=pod["metadata"]["uid"],
         source=node_of(pod),
@@ -33,8 +35,8 @@ async def journey(make_moves, client, server):
         gain=0.0,
         hop=True,
     )
-    moves.leg, moves.asked_s = leg, server.clock.now().timestamp()
-    item = podmigration_for(leg, moves.asked_s, next_hop=end)
+    moves.move, moves.asked_s = move, server.clock.now().timestamp()
+    item = podmigration_for(move, moves.asked_s, next_hop=end)
     assert item["metadata"]["annotations"] == {NEXT_HOP_ANNOTATION: end}
     await client.create(POD_MIGRATIONS, item)
     moves.first_hop, moves.end = moves.sandbox.key(item["metadata"]["name"]), end
@@ -48,34 +50,41 @@ def both_are_over(migrations):
     return are_over
 
 
-async def test_who_has_made_the_plan_and_who_leads_now_ask_for_one_thing(journey, start, migrations, connect):
+async def test_the_planner_and_the_leader_create_one_podmigration(two_hops, start, migrations, connect):
     """A command that only asks and follows, while the daemon that executes is restarted."""
-    leg = journey.leg
-    further = replace(leg, source=leg.target, target=journey.end, wave=1, hop=False)
+    move = two_hops.move
+    further = replace(move, source=move.target, target=two_hops.end, wave=1, hop=False)
     client = connect()
     watched = WatchedObjects(client)
     async with watched.running():
         await start(enabled_strategies=())
-        run = PlanExecution(client, watched, Plan(taken_at_s=journey.asked_s, moves=(leg, further)))
+        run = PlanExecution(client, watched, Plan(taken_at_s=two_hops.asked_s, moves=(move, further)))
         await run.run()
-    assert [errand.is_completed for errand in run.moves] == [True, True], run.moves
+    assert [progress.is_completed for progress in run.moves] == [True, True], run.moves
     assert len(await migrations()) == 2
 
 
 @pytest.mark.parametrize("leader_died", ["before the stop was reached", "at the stop"])
-async def test_the_next_leader_takes_it_on(journey, start, migrations, eventually, leader_died):
+async def test_the_next_leader_takes_it_on(two_hops, start, migrations, eventually, leader_died):
     if leader_died == "at the stop":
-        async with journey.executing():
-            await journey.until_finished(journey.first_hop)
+        async with two_hops.executing():
+            await two_hops.until_finished(two_hops.first_hop)
     await start(enabled_strategies=())
     await eventually(both_are_over(migrations))
     assert {each.status.phase for each in await migrations()} == {MigrationPhase.COMPLETED}
-    (pod,) = await journey.sandbox.until_ready(1)
-    assert node_of(pod) == journey.end
-    await journey.until_nothing_left()
+    (pod,) = await two_hops.sandbox.until_ready(1)
+    assert node_of(pod) == two_hops.end
+    await two_hops.until_nothing_left()
 
 
-async def test_what_was_taken_on_already_is_not_taken_on_again(journey, start, migrations, eventually):
+async def test_moves_per_hour_do_not_leave_a_pod_at_its_stop(two_hops, start, migrations, eventually):
+    """The plan has counted both steps; what has started since must not keep it from the second."""
+    await start(enabled_strategies=(), max_moves_per_hour=MovesPerHour(per_workload=1))
+    await eventually(both_are_over(migrations), timeout_s=3 * MINUTE_S)
+    assert {each.status.phase for each in await migrations()} == {MigrationPhase.COMPLETED}
+
+
+async def test_what_was_taken_on_already_is_not_taken_on_again(two_hops, start, migrations, eventually):
     first = await start("first", enabled_strategies=())
 
     async def both_are_asked_for():
@@ -88,16 +97,16 @@ async def test_what_was_taken_on_already_is_not_taken_on_again(journey, start, m
     assert [each.status.phase for each in await migrations()] == [MigrationPhase.COMPLETED] * 2
 
 
-async def test_what_has_stopped_long_ago_is_planned_anew_like_any_other_pod(journey, start, migrations):
-    async with journey.executing():
-        await journey.until_finished(journey.first_hop)
+async def test_what_has_stopped_long_ago_is_planned_again_like_any_other_pod(two_hops, start, migrations):
+    async with two_hops.executing():
+        await two_hops.until_finished(two_hops.first_hop)
     await asyncio.sleep(11 * MINUTE_S)
     running = await start(enabled_strategies=())
     await running.until_checked(3)
     assert len(await migrations()) == 1
 
 
-async def test_a_dry_run_takes_nobody_on(journey, start, migrations):
+async def test_a_dry_run_continues_no_second_hop(two_hops, start, migrations):
     running = await start(enabled_strategies=(), dry_run=True)
     await running.until_checked(3)
-    assert running.line.writes == []
+    assert all(is_report(target) for _, target in running.line.writes)

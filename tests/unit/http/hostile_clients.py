@@ -1,4 +1,4 @@
-"""Clients that mean no good, and what they do to a process."""
+"""Hostile clients, and what they do to a process."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ async def connect(port: int, first: bytes = b"", **options: Any) -> Connected:
 
 @contextlib.asynccontextmanager
 async def connected(port: int, count: int, first: bytes = b"") -> AsyncIterator[list[socket.socket]]:
-    """So many connections, which send `first` and then nothing; whether the server keeps them or not."""
+    """Open so many connections, which send `first` and then nothing; the server may close them."""
     loop = asyncio.get_running_loop()
     with contextlib.ExitStack() as stack:
         made = [stack.enter_context(socket.socket()) for _ in range(count)]
@@ -74,7 +74,7 @@ class Process:
 
     @property
     def largest_memory(self) -> int:
-        """In bytes, since it was started."""
+        """Return the peak in bytes since it was started."""
         status = (self._folder / "status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 

@@ -1,4 +1,4 @@
-"""A server that ends leaves no connection behind: warnings are errors here."""
+"""A server that stops leaves no open connection; warnings are errors here."""
 
 import asyncio
 import gc
@@ -43,7 +43,7 @@ async def asked(reader, writer):
     return await reader.readline()
 
 
-async def test_callers_who_stay_connected_are_hung_up_on(app, tls, credentials):
+async def test_idle_connections_are_closed(app, tls, credentials):
     trusting = ssl.create_default_context(cadata=credentials.trusted.decode())
     async with serve_http(app, "127.0.0.1", 0, tls) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
@@ -54,10 +54,10 @@ async def test_callers_who_stay_connected_are_hung_up_on(app, tls, credentials):
     gc.collect()
 
 
-async def test_also_those_who_never_began_to_speak(app, tls):
+async def test_connections_without_a_request_are_closed_too(app, tls):
     async with serve_http(app, "127.0.0.1", 0, tls) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        # Somebody who comes later has been served: so the one before has been accepted.
+        # A later client has been served: so the one before has been accepted.
         later_reader, later = await asyncio.open_connection("127.0.0.1", port)
         await asyncio.sleep(0)
     assert await reader.read() == b""

@@ -27,9 +27,9 @@ async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
         yield file
 
 
-async def answers(port: int) -> bool:
+async def is_ready(port: int) -> bool:
     with contextlib.suppress(OSError):
-        return (await probe(port))[0].startswith(b"HTTP/1.1 200")
+        return (await probe(port, "/readyz"))[0].startswith(b"HTTP/1.1 200")
     return False
 
 
@@ -40,9 +40,13 @@ async def daemon(
     arguments = ("run", "--kubeconfig", kubeconfig, "--host", "127.0.0.1", "--port", unused_tcp_port)
     async with running(tmp_path / "log", *arguments) as process:
         async with asyncio.timeout(60):
-            while not await answers(unused_tcp_port):  # noqa: ASYNC110 - only asking tells
+            while not await is_ready(unused_tcp_port):  # noqa: ASYNC110 - only asking tells
                 await asyncio.sleep(0.1)
         yield process, unused_tcp_port
+
+
+WATCHES = 40
+"""A ready daemon has read everything, but some of its watches may open a moment later."""
 
 
 async def test_probes_are_answered_whatever_idle_connections_others_hold(daemon: tuple[Process, int]) -> None:
@@ -55,7 +59,7 @@ async def test_probes_are_answered_whatever_idle_connections_others_hold(daemon:
         assert all(line.startswith(b"HTTP/1.1 200") for line, _ in probes)
         assert median(took_s for _, took_s in probes) < 1
         assert process.files < files + 300
-    await process.until(lambda: process.files <= files + 8)
+    await process.until(lambda: process.files <= files + WATCHES)
     assert len(process.lines) < lines + 50
     assert process.cpu_s - cpu_s < 5
 
@@ -77,7 +81,7 @@ async def webhook(
         yield process, unused_tcp_port
 
 
-def anybody() -> ssl.SSLContext:
+def unverified_tls() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
@@ -111,12 +115,13 @@ STORMS = [
 ]
 
 
+@pytest.mark.size
 @pytest.mark.parametrize("storm", STORMS)
 async def test_a_storm_of_the_largest_requests_takes_half_of_the_memory_that_it_may_have(
     webhook: tuple[Process, int], storm: Callable[[], bytes]
 ) -> None:
     process, port = webhook
-    tls, sent = anybody(), storm()
+    tls, sent = unverified_tls(), storm()
 
     async def send() -> None:
         """Whatever the answer is, or whether there is one."""

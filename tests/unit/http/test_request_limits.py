@@ -1,4 +1,4 @@
-"""What a server of ours does with clients that take their time, send nonsense, or never let go."""
+"""How our servers treat slow clients, invalid requests and connections that never end."""
 
 import asyncio
 import gzip
@@ -78,7 +78,7 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
         pytest.param(b"GET /hang HTTP/1.1\r\nHost: x\r\n\r\n", id="a request that is never answered"),
     ],
 )
-async def test_a_request_that_is_not_complete_in_time_is_given_up(app: web.Application, first: bytes) -> None:
+async def test_a_request_that_is_not_complete_in_time_is_refused(app: web.Application, first: bytes) -> None:
     async with serve_http(app, "127.0.0.1", 0, limits=SHORT) as port:
         reader, writer = await connect(port, first)
         assert not (await ended(reader)).startswith(OK)
@@ -98,7 +98,7 @@ async def test_a_client_that_sends_a_byte_now_and_then_gets_no_more_time(app: we
         writer.close()
 
 
-async def test_a_client_that_does_not_read_its_answer_is_given_up(app: web.Application) -> None:
+async def test_a_client_that_does_not_read_its_answer_is_disconnected(app: web.Application) -> None:
     async with serve_http(app, "127.0.0.1", 0, limits=SHORT) as port:
         _, writer = await connect(port, b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n", limit=1)
         before = open_files()
@@ -120,7 +120,7 @@ async def test_kept_connections_are_served_again_and_closed_when_they_are_idle(a
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["without TLS", "TLS handshakes that never end"])
-async def test_any_number_of_silent_clients_is_nobodys_concern(app: web.Application, secure: bool) -> None:
+async def test_silent_clients_do_not_affect_others(app: web.Application, secure: bool) -> None:
     credentials = renew_credentials(None, ("127.0.0.1",), datetime.now(UTC), CertificateLifetimes())
     live = ReloadableTLS()
     live.load(credentials)
@@ -135,7 +135,7 @@ async def test_any_number_of_silent_clients_is_nobodys_concern(app: web.Applicat
     assert open_files() <= before + 2
 
 
-async def test_a_tls_handshake_that_is_not_finished_in_time_is_given_up(app: web.Application) -> None:
+async def test_a_tls_handshake_that_is_not_finished_in_time_is_aborted(app: web.Application) -> None:
     live = ReloadableTLS()
     live.load(renew_credentials(None, ("127.0.0.1",), datetime.now(UTC), CertificateLifetimes()))
     async with serve_http(app, "127.0.0.1", 0, live.public, SHORT) as port:
@@ -230,9 +230,8 @@ async def test_the_largest_body_is_accepted(app: web.Application, answered: list
     assert answered == [LARGEST]
 
 
-async def test_of_many_large_bodies_at_once_the_largest_are_given_up_and_small_ones_answered(
-    app: web.Application, answered: list[int]
-) -> None:
+async def test_large_bodies_are_refused_before_small_ones(app: web.Application, answered: list[int]) -> None:
+    """Of many large bodies at once, the largest are refused, and small requests are answered."""
     unfinished = POST + b"Content-Length: 10000\r\n\r\n" + bytes(LARGEST - 1)
     async with (
         serve_http(app, "127.0.0.1", 0, limits=ConnectionLimits()) as port,
@@ -245,7 +244,7 @@ async def test_of_many_large_bodies_at_once_the_largest_are_given_up_and_small_o
     assert answered == [4] * 5
 
 
-async def test_who_announces_much_and_sends_nothing_takes_nobodys_place(
+async def test_a_client_that_announces_much_and_sends_nothing_takes_no_slot(
     app: web.Application, answered: list[int]
 ) -> None:
     head = POST + b"Content-Length: 10000\r\n\r\n"

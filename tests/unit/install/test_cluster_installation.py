@@ -1,4 +1,4 @@
-"""Where rescheduler is installed is what an administrator has written, never what a tenant can write."""
+"""An installation is found only by objects that an administrator wrote, never by those of a tenant."""
 
 import pytest
 
@@ -78,9 +78,8 @@ async def test_several_installations_are_named(client):
 
 
 @pytest.mark.parametrize("resource", [DEPLOYMENTS, CONFIG_MAPS], ids=lambda each: each.kind)
-async def test_an_installation_without_its_deployment_or_configuration_is_none_but_can_be_removed(
-    client, resource
-):
+async def test_an_incomplete_installation(client, resource):
+    """Without its Deployment or configuration it is no installation, but it can be removed."""
     await install(client, "platform")
     await client.delete(resource, "platform/rescheduler")
     with pytest.raises(AmbiguousInstallation, match="rescheduler uninstall --namespace platform"):

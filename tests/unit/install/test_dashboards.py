@@ -1,4 +1,4 @@
-"""Dashboard and alerts speak of metrics that exist; what the alerts do is tested with promtool in e2e."""
+"""Dashboard and alerts use metrics that exist; promtool tests the alerts in e2e."""
 
 import json
 import re
@@ -13,7 +13,7 @@ NAME = re.compile(r"\brescheduler_[a-z_]+\b")
 
 
 def known():
-    """With what Prometheus adds to the name of a counter or a histogram."""
+    """Add what Prometheus appends to the name of a counter or a histogram."""
     names = set()
     for family in Metrics(lags=lambda: {"Pod": 1.0}).registry.collect():
         suffixes = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}.get(

@@ -1,4 +1,4 @@
-"""What a kube-scheduler is told of our extender. A real one takes it: tests/stories/steering."""
+"""The scheduler configuration for the extender. A real kube-scheduler loads it in tests/stories/steering."""
 
 import pytest
 import yaml
@@ -16,7 +16,7 @@ def printed(*arguments: str):
     return yaml.safe_load(done.stdout)
 
 
-def test_it_can_stop_nobody_and_is_quick():
+def test_it_blocks_no_pod_and_has_a_short_timeout():
     (extender,) = printed("--extender")["extenders"]
     assert extender["ignorable"] is True
     assert extender["httpTimeout"] == "1s"

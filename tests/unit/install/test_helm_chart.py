@@ -1,4 +1,4 @@
-"""The Helm chart: what is committed is what the code says. What Helm makes of it is tested in tests/e2e."""
+"""The committed Helm chart matches the code. What Helm renders is tested in tests/e2e."""
 
 import json
 from pathlib import Path

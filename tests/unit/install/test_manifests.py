@@ -1,4 +1,4 @@
-"""What is installed: complete, consistent in itself, and asking for no more than it needs."""
+"""The manifests are complete and consistent, and ask for no more than needed."""
 
 from collections import Counter
 
@@ -12,10 +12,21 @@ from rescheduler.api.well_known_names import INSTALL_ID, SHARED_INSTALL_ID
 from rescheduler.cli import main
 from rescheduler.config.config_loader import load_content
 from rescheduler.config.config_validation import known_strategies
+from rescheduler.config.policy import Policy
 from rescheduler.install import rbac
-from rescheduler.install.install_options import DaemonValues, NetworkPolicies, Options, WebhookValues
+from rescheduler.install.install_options import (
+    AdmissionPolicies,
+    AffinityValues,
+    DaemonValues,
+    NetworkPolicies,
+    Options,
+    PrometheusRule,
+    WebhookValues,
+    WebValues,
+)
 from rescheduler.install.leftovers import inventory
 from rescheduler.install.manifests import install_manifests
+from rescheduler.install.object_metadata import PAGE_PORT, WEB
 from rescheduler.kube.api_resources import key_of
 
 
@@ -43,7 +54,8 @@ def test_a_namespace_that_cannot_be_is_refused_with_what_is_allowed(name):
     assert CliRunner().invoke(main, ["manifests", "--namespace", "a" * 63]).exit_code == 0
 
 
-def test_every_object_carries_the_install_id_and_stands_in_our_namespace_or_has_it_in_its_name():
+def test_every_object_carries_the_install_id():
+    """It is in our namespace, or has the namespace in its name."""
     for item in install_manifests(namespace="elsewhere", create_namespace=True):
         about = item["metadata"]
         assert about["labels"]["app.kubernetes.io/name"] == "rescheduler"
@@ -70,7 +82,8 @@ def test_installations_in_two_namespaces_have_no_object_in_common_but_the_defini
     }
 
 
-def test_every_object_is_on_the_list_of_what_is_removed_under_the_name_by_which_it_is_served():
+def test_every_object_is_removed_by_uninstall():
+    """Each kind is listed under the name by which it is served."""
     removed = {(each.resource.kind, each.key) for each in inventory("elsewhere")}
     for item in install_manifests(namespace="elsewhere"):
         key = key_of(item["metadata"].get("namespace", ""), item["metadata"]["name"])
@@ -87,8 +100,9 @@ def test_what_is_removed_last_is_that_by_which_the_installation_is_found():
     assert inventory("elsewhere")[-1].name == "ClusterRoleBinding rescheduler.elsewhere"
 
 
-def test_the_namespace_is_printed_only_on_request_and_enforces_nothing_on_what_is_in_it():
-    """`kubectl apply` changes a namespace that is there already."""
+def test_the_namespace_is_printed_only_on_request():
+    """It enforces no PodSecurity level on what is in it: `kubectl apply` changes a namespace that exists
+    already."""
     assert of_kind("Namespace", install_manifests()) == []
     (namespace,) = of_kind("Namespace", install_manifests(create_namespace=True))
     assert namespace["metadata"]["labels"].keys() == {"app.kubernetes.io/name", INSTALL_ID}
@@ -121,7 +135,7 @@ def test_what_selects_pods_selects_those_of_its_own_program(kind):
         assert found == [item["metadata"]["name"]]
 
 
-def test_pods_run_as_nobody_on_a_filesystem_that_they_cannot_write():
+def test_pods_run_unprivileged_on_a_filesystem_that_they_cannot_write():
     for pod in pods(install_manifests()).values():
         spec = pod["spec"]
         (container,) = spec["containers"]
@@ -137,8 +151,9 @@ def test_pods_run_as_nobody_on_a_filesystem_that_they_cannot_write():
         }
 
 
-def test_each_program_has_two_pods_spread_over_nodes_and_zones_with_one_gone_at_a_time():
-    """Zones only as a preferred anti-affinity: see tests/e2e/installed/test_replica_spread.py."""
+def test_each_program_has_two_spread_pods():
+    """One pod at a time may be unavailable. Zones only as a preferred anti-affinity: see
+    tests/e2e/installed/test_replica_spread.py."""
     items = install_manifests()
     assert [item["spec"]["replicas"] for item in of_kind("Deployment", items)] == [2, 2]
     for pod in pods(items).values():
@@ -162,6 +177,7 @@ def test_each_program_has_two_pods_spread_over_nodes_and_zones_with_one_gone_at_
     [
         "DAEMON_CLUSTER_GRANTS",
         "DAEMON_NAMESPACE_GRANTS",
+        "WEB_GRANTS",
         "WEBHOOK_CLUSTER_GRANTS",
         "WEBHOOK_NAMESPACE_GRANTS",
     ],
@@ -191,9 +207,58 @@ def test_secrets_are_read_by_name_only():
 
 def test_without_the_webhook_nothing_of_it_is_left():
     items = install_manifests(Options(webhook=WebhookValues(enabled=False)))
+    # That policy keeps the daemon from the webhook's account, whether there is one or not.
+    others = [item for item in items if not item["metadata"]["name"].startswith("rescheduler-create-pods")]
     assert "webhook" not in yaml.safe_dump(
-        [item for item in items if item["kind"] != "CustomResourceDefinition"]
+        [item for item in others if item["kind"] != "CustomResourceDefinition"]
     ).replace("mutatingwebhookconfigurations", "")
+
+
+def test_pods_of_the_webhook_are_evicted_because_no_other_account_may_copy_them():
+    asked = {
+        item["metadata"]["name"]: item["metadata"].get("annotations", {}).get("rescheduler.dev/handover")
+        for item in of_kind("Deployment", install_manifests())
+    }
+    assert asked == {"rescheduler": None, "rescheduler-webhook": "Evict"}
+
+
+def test_reviews_of_viewers_are_granted_only_with_the_page():
+    reviews = {"tokenreviews", "subjectaccessreviews"}
+    for enabled in (True, False):
+        items = install_manifests(Options(web=WebValues(enabled=enabled)))
+        granted = {name for item in items for rule in item.get("rules", ()) for name in rule["resources"]}
+        assert granted & reviews == (reviews if enabled else set())
+
+
+def test_the_page_is_served_outside_of_its_pod_only_with_a_certificate():
+    """By default it listens on loopback: no Service, no open port, no argument says otherwise."""
+    by_default = yaml.safe_dump(install_manifests())
+    assert "--web-host" not in by_default
+    assert str(PAGE_PORT) not in by_default
+    peers = [{"namespaceSelector": {"matchLabels": {"team": "platform"}}}]
+    chosen = Options(
+        web=WebValues(tls_secret="page-tls", hosts="page.example,other.example"),
+        network_policies=NetworkPolicies(web_from=peers),
+    )
+    items = install_manifests(chosen)
+    service = next(item for item in of_kind("Service", items) if item["metadata"]["name"] == WEB)
+    pod = pods(items)["rescheduler"]
+    (container,) = pod["spec"]["containers"]
+    assert service["spec"]["ports"][0]["targetPort"] in {port["name"] for port in container["ports"]}
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert container["args"][-6:-1] == [
+        "--web-host=",
+        "--web-certificate",
+        "/etc/rescheduler-web/tls.crt",
+        "/etc/rescheduler-web/tls.key",
+        "--web-allowed-host=page.example,other.example",
+    ]
+    policy = next(item for item in of_kind("NetworkPolicy", items) if item["metadata"]["name"] == WEB)
+    assert policy["spec"]["ingress"] == [{"ports": [{"protocol": "TCP", "port": PAGE_PORT}], "from": peers}]
+    assert "page-tls" in str(pod["spec"]["volumes"])
+    without = install_manifests(Options(web=WebValues(enabled=False, tls_secret="page-tls")))
+    assert WEB not in {item["metadata"]["name"].partition(".")[0] for item in without}
+    assert "page-tls" not in yaml.safe_dump(without)
 
 
 def test_the_default_configuration_is_one_with_which_the_daemon_starts():
@@ -202,10 +267,60 @@ def test_the_default_configuration_is_one_with_which_the_daemon_starts():
     assert loaded.notes == ()
 
 
+def policy_of(options):
+    (found,) = of_kind("ConfigMap", install_manifests(options))
+    text = found["data"]["rescheduler.yaml"].encode()
+    return load_content(text, known_strategies(), source="it").configuration.policy
+
+
+def test_what_is_installed_first_shows_what_it_would_do():
+    """One value switches execution on; the default of the arg itself stays false."""
+    assert policy_of(Options()).dry_run
+    assert policy_of(Options(args={"cpuThreshold": 70})).dry_run
+    assert not policy_of(Options(dry_run=False)).dry_run
+    assert not policy_of(Options(args={"dryRun": False})).dry_run
+    assert not Policy().dry_run
+
+
 def test_args_become_part_of_the_configuration():
     (found,) = of_kind("ConfigMap", install_manifests(Options(args={"cpuThreshold": 70})))
     loaded = load_content(found["data"]["rescheduler.yaml"].encode(), known_strategies(), source="it")
     assert loaded.configuration.policy.cpu_threshold == 70
+
+
+def test_affinity_is_added_to_the_one_that_spreads_replicas():
+    """And nothing that is empty is written: `kubectl diff` shows only what was chosen."""
+    terms = {"preferredDuringSchedulingIgnoredDuringExecution": []}
+    for pod in pods(install_manifests(Options(affinity=AffinityValues(node_affinity=terms)))).values():
+        assert set(pod["spec"]["affinity"]) == {"nodeAffinity", "podAntiAffinity"}
+    for pod in pods(install_manifests()).values():
+        assert set(pod["spec"]["affinity"]) == {"podAntiAffinity"}
+        assert set(pod["metadata"]) == {"labels"}
+
+
+def test_our_alerts_become_a_prometheus_rule():
+    assert of_kind("PrometheusRule", install_manifests()) == []
+    labels = {"release": "p", INSTALL_ID: "forged"}
+    chosen = Options(prometheus_rule=PrometheusRule(enabled=True, labels=labels))
+    (rule,) = of_kind("PrometheusRule", install_manifests(chosen))
+    assert rule["metadata"]["labels"]["release"] == "p"
+    assert rule["metadata"]["labels"][INSTALL_ID] == "rescheduler"
+    assert "ReschedulerNoLeader" in {each["alert"] for each in rule["spec"]["groups"][0]["rules"]}
+    assert any(each.resource.kind == "PrometheusRule" for each in inventory("rescheduler"))
+
+
+@pytest.mark.parametrize(
+    ("options", "restricted"),
+    [
+        pytest.param(Options(), True, id="with policies"),
+        pytest.param(Options(admission_policies=AdmissionPolicies(enabled=False)), False, id="without"),
+        pytest.param(Options(args={"restrictedCopies": False}), False, id="as args say"),
+    ],
+)
+def test_the_configuration_says_whether_copies_are_restricted(options, restricted):
+    (found,) = of_kind("ConfigMap", install_manifests(options))
+    loaded = load_content(found["data"]["rescheduler.yaml"].encode(), known_strategies(), source="it")
+    assert loaded.configuration.policy.restricted_copies is restricted
 
 
 def test_what_is_chosen_arrives_in_all_pods_and_what_is_not_is_not_said():
@@ -225,7 +340,7 @@ def test_the_webhook_registers_itself_unless_only_schedulers_are_to_ask_it():
     assert "--extender-only" in arguments(Options(webhook=WebhookValues(extender_only=True)))
 
 
-def test_values_that_nobody_knows_are_refused():
+def test_unknown_values_are_refused():
     with pytest.raises(msgspec.ValidationError, match="unknown field `dameon`"):
         msgspec.convert({"dameon": {}}, Options)
 
@@ -265,3 +380,14 @@ def test_who_may_read_metrics_can_be_chosen_and_policies_be_left_out():
     )
     without = install_manifests(Options(webhook=WebhookValues(enabled=False)))
     assert len(of_kind("NetworkPolicy", without)) == 1
+
+
+def test_objects_of_other_components_keep_their_names_in_roles():
+    """Our own cluster-scoped objects carry the namespace in their names; the cluster autoscaler's do not."""
+    (daemon,) = [
+        item
+        for item in of_kind("ClusterRole", install_manifests(namespace="infra"))
+        if item["metadata"]["name"] == "rescheduler.infra"
+    ]
+    named = [name for rule in daemon["rules"] for name in rule.get("resourceNames", ())]
+    assert named == ["cluster-autoscaler-status"]

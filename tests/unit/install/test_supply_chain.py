@@ -1,4 +1,4 @@
-"""What goes into the image is named by its content."""
+"""Every part of the image is pinned by its content."""
 
 import json
 import re
@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tools import container_image
+from tools import container_image, debian_packages
+from tools.debian_packages import ARCHITECTURES, PackageError, download, locked_packages
 
 ROOT = Path(__file__).parents[3]
 CONTAINERFILE = (ROOT / "Containerfile").read_text()
-LOCKED = ["audit", "bootstrap", "build", "dev", "runtime"]
+LOCKED = ["audit", "bootstrap", "build", "dev", "docs", "otel", "runtime"]
 
 
 def requirements(name: str) -> list[str]:
@@ -27,8 +28,34 @@ def test_every_requirement_has_one_version_and_a_hash(name):
 
 def test_every_file_of_requirements_is_made_by_the_lock_script():
     script = (ROOT / "scripts" / "lock.sh").read_text()
-    assert sorted(path.stem for path in (ROOT / "requirements").iterdir()) == LOCKED
+    assert sorted(path.stem for path in (ROOT / "requirements").iterdir()) == sorted([*LOCKED, "debian"])
     assert all(f"requirements/{name}.txt" in script for name in LOCKED)
+    assert "tools.debian_packages" in script
+
+
+def test_what_is_in_both_images_has_the_same_version():
+    """Requirements of the image with OpenTelemetry are those of the usual one, and some more."""
+    assert set(requirements("runtime")) < set(requirements("otel"))
+
+
+def test_each_architecture_has_the_same_debian_packages_with_version_and_checksum():
+    """Versions may differ: Debian rebuilds packages for one architecture only."""
+    locked = {each: locked_packages(each) for each in ARCHITECTURES}
+    names = {each: [package.name for package in packages] for each, packages in locked.items()}
+    assert names["amd64"] == names["arm64"]
+    assert "python3.11-minimal" in names["amd64"]
+    for package in (*locked["amd64"], *locked["arm64"]):
+        assert re.fullmatch(r"[0-9a-f]{64}", package.sha256), package
+        assert re.match(r"[0-9]", package.version), package
+
+
+def test_a_package_that_is_not_the_locked_one_is_refused(monkeypatch, tmp_path):
+    (package, *_) = locked_packages("amd64")
+    other = tmp_path / "other.deb"
+    other.write_bytes(b"something else")
+    monkeypatch.setattr(debian_packages, "_download", lambda *_: {package.name: other})
+    with pytest.raises(PackageError, match=f"{package.name} .* has the checksum"):
+        download([package], tmp_path)
 
 
 def test_the_base_image_is_named_by_its_digest():
@@ -38,7 +65,8 @@ def test_the_base_image_is_named_by_its_digest():
     assert re.findall(r"^FROM (\S+)", CONTAINERFILE, re.MULTILINE) == ["${BASE}", "scratch"]
 
 
-def test_nothing_is_installed_in_the_image_without_its_hash(monkeypatch, tmp_path):
+@pytest.mark.parametrize("lock", ["runtime", "otel"])
+def test_nothing_is_installed_in_the_image_without_its_hash(monkeypatch, tmp_path, lock):
     """What comes from outside is locked; the only other wheel is built from the work tree."""
     commands = re.findall(r"pip [^&\n]*?\b(?:install|wheel)\b[^&\n]*", CONTAINERFILE)
     assert len(commands) == 1
@@ -53,8 +81,9 @@ def test_nothing_is_installed_in_the_image_without_its_hash(monkeypatch, tmp_pat
         return ""
 
     monkeypatch.setattr(container_image, "_run", record)
-    container_image._install_wheels(tmp_path / "site", "amd64")
+    container_image._install_wheels(tmp_path / "site", "amd64", lock)
     locked, ours = installed
+    assert locked[-1].endswith(f"/requirements/{lock}.txt")
     assert {"--require-hashes", "--no-deps", "--only-binary=:all:"} <= set(locked)
     assert "--no-deps" in ours
     assert ours[-1].endswith("/ours.whl")

@@ -1,4 +1,4 @@
-"""An API server of a hundred lines, in process, whose failures the tests direct."""
+"""An in-process API server of a hundred lines whose failures the tests control."""
 
 import asyncio
 import itertools
@@ -62,7 +62,7 @@ class ScriptedServer:
         self.answers: list[Callable[[Asked], Answer | None]] = []
         """Each is asked first, and dropped once it has answered."""
         self.streams: list[Stream] = []
-        self.mute = False
+        self.silent = False
         """Accept watches and never say a word."""
         self._uids = itertools.count(1)
 
@@ -75,17 +75,17 @@ class ScriptedServer:
         metadata = {"namespace": "ns", "name": name, "uid": uid, "resourceVersion": str(self.version)}
         made = {"apiVersion": "test.dev/v1", "kind": "Thing", "metadata": metadata, **fields}
         self.objects[name] = made
-        self.tell("MODIFIED" if old else "ADDED", made)
+        self.send_event("MODIFIED" if old else "ADDED", made)
         return made
 
     def remove(self, name: str) -> None:
         self.version += 1
         gone = self.objects.pop(name)
         gone = gone | {"metadata": gone["metadata"] | {"resourceVersion": str(self.version)}}
-        self.tell("DELETED", gone)
+        self.send_event("DELETED", gone)
 
-    def tell(self, kind: str, item: Object) -> None:
-        """Also for events that no good server would send."""
+    def send_event(self, kind: str, item: Object) -> None:
+        """Send an event, also one that no correct server would send."""
         event = {"type": kind, "object": item}
         self.history.append((int(item["metadata"]["resourceVersion"]), event))
         self.say(event)
@@ -95,7 +95,7 @@ class ScriptedServer:
         self.say({"type": "BOOKMARK", "object": {"kind": "Thing", "metadata": metadata}})
 
     def restore(self, objects: dict[str, Object], version: int) -> None:
-        """From a backup: older objects, older versions, and no memory of what came after."""
+        """Restore a backup: older objects, older versions, and no history of what came after."""
         self.objects, self.version, self.history = objects, version, []
 
     # --- what happens to the connections ---
@@ -103,7 +103,7 @@ class ScriptedServer:
     def say(self, event: Object | bytes | object) -> None:
         line = json.dumps(event).encode() + b"\n" if isinstance(event, dict) else event
         for stream in self.open_streams:
-            if not self.mute:
+            if not self.silent:
                 stream.lines.put_nowait(line)
 
     def drop(self) -> None:
@@ -115,13 +115,13 @@ class ScriptedServer:
     def compact(self) -> None:
         self.compacted = self.version
 
-    def fail(self, code: int, *, times: int = 1, watch: bool | None = None, **told: Any) -> None:
-        headers = {"retry-after": str(told.pop("retry_after"))} if "retry_after" in told else {}
+    def fail(self, code: int, *, times: int = 1, watch: bool | None = None, **reported: Any) -> None:
+        headers = {"retry-after": str(reported.pop("retry_after"))} if "retry_after" in reported else {}
 
         def answer(asked: Asked) -> Answer | None:
             if watch is not None and ("watch" in asked.query) != watch:
                 return None
-            return _whole(code, status(code, **told), headers)
+            return _whole(code, status(code, **reported), headers)
 
         self.answers += [answer] * times
 
@@ -180,7 +180,7 @@ class ScriptedServer:
         if since < self.compacted:
             return _whole(410, status(410, "Expired", f"too old resource version: {since}"))
         stream = Stream(asked)
-        if not self.mute:
+        if not self.silent:
             for version, event in self.history:
                 if version > since:
                     stream.lines.put_nowait(json.dumps(event).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""Every verb as it goes over the wire, and every answer as what it means."""
+"""Each verb of the client: the request that is sent, and the meaning of each response."""
 
 import asyncio
 import random
@@ -50,7 +50,7 @@ async def test_pages_that_follow_name_no_version(client, server, things):
     assert second.query["labelSelector"] == "a=b"
 
 
-async def test_pages_that_expire_on_the_way_are_read_anew_all_at_once(client, server, things):
+async def test_pages_that_expire_on_the_way_are_read_again_all_at_once(client, server, things):
     for number in range(5):
         server.put(f"thing-{number}")
     gone = server.fail
@@ -189,14 +189,14 @@ async def test_a_read_that_is_put_off_is_repeated_after_the_delay(client, server
     assert waits == [2, 1]
 
 
-async def test_a_read_is_given_up_when_the_server_asks_for_too_much_patience(client, server, things):
+async def test_a_read_fails_if_the_server_asks_for_a_long_delay(client, server, things):
     server.fail(429, retry_after=600)
     with pytest.raises(errors.Overloaded) as refused:
         await client.get(things, "ns/a")
     assert refused.value.delay_s == 600
 
 
-async def test_a_server_that_does_not_answer_is_given_up(server, transport, things):
+async def test_a_server_that_does_not_answer_times_out(server, transport, things):
     async def never(*asked):
         await asyncio.sleep(60)
 
@@ -206,7 +206,7 @@ async def test_a_server_that_does_not_answer_is_given_up(server, transport, thin
 
 
 @pytest.mark.parametrize("code", [200, 500], ids=["a good answer", "a refusal"])
-async def test_a_list_that_stops_halfway_is_given_up(server, transport, things, code):
+async def test_a_list_that_stops_halfway_times_out(server, transport, things, code):
     server.answers.append(slowly(server, code, [0.0, 60.0]))
     with pytest.raises(errors.Unreachable, match=r"no data for 0.05 s"):
         await Client(transport, timeout_s=0.05).list(things)
@@ -300,7 +300,7 @@ async def test_a_silent_watch_is_given_up_if_asked_for(client, server, things):
 
 
 async def test_any_cut_of_the_stream_gives_the_same_events(client, server, things):
-    dice = random.Random(3)
+    rng = random.Random(3)
     for _ in range(5):
         async with client.watch(things, version="100") as watch:
             lines = b"".join(
@@ -309,7 +309,7 @@ async def test_any_cut_of_the_stream_gives_the_same_events(client, server, thing
                 for n in range(9)
             )
             while lines:
-                size = dice.randint(1, 60)
+                size = rng.randint(1, 60)
                 server.say(lines[:size])
                 lines = lines[size:]
             server.end()

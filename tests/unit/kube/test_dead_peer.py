@@ -1,4 +1,6 @@
-"""A peer that vanishes without a word: the kernel says so, because our sockets ask it to."""
+"""A peer that disappears without closing its connection: the kernel reports it, as our socket options
+request.
+"""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Which answer is which error: the type decides on retry, the words say what to do."""
+"""Which response is which error: the type decides on retry, and the message says what to do."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def status(message: str = "", reason: str = "", *causes: StatusCause, retry_afte
 
 
 @pytest.mark.parametrize(
-    ("code", "told", "kind", "retriable"),
+    ("code", "reported", "kind", "retriable"),
     [
         (400, status(), errors.BadRequest, False),
         (401, status(), errors.Unauthorized, False),
@@ -28,17 +28,19 @@ def status(message: str = "", reason: str = "", *causes: StatusCause, retry_afte
         (409, status(reason="AlreadyExists"), errors.AlreadyExists, False),
         (410, status(reason="Expired"), errors.Gone, True),
         (415, status(), errors.BadRequest, False),
+        (413, status(), errors.TooLarge, False),
         (422, status(), errors.Invalid, False),
         (429, status(), errors.Overloaded, True),
         (500, status(), errors.ServerError, True),
+        (500, status("etcdserver: request is too large"), errors.TooLarge, False),
         (500, status(reason="ServerTimeout", retry_after=2), errors.Overloaded, True),
         (502, status(), errors.ServerError, True),
         (503, status(), errors.Overloaded, True),
         (504, status(reason="Timeout"), errors.Overloaded, True),
     ],
 )
-def test_the_code_and_the_reason_decide_the_type(code, told, kind, retriable):
-    error = error_from_status(CALL, code, told)
+def test_the_code_and_the_reason_decide_the_type(code, reported, kind, retriable):
+    error = error_from_status(CALL, code, reported)
     assert type(error) is kind
     assert error.retriable is retriable
     assert isinstance(error, errors.Retriable) is retriable
@@ -145,6 +147,19 @@ def test_a_quota_is_no_want_of_permission():
     assert "A quota" in str(error)
 
 
+def test_a_server_that_has_just_started_refuses_writes_only_for_now():
+    message = 'pods "web" is forbidden: not yet ready to handle request'
+    assert isinstance(error_from_status(CALL, 403, status(message, "Forbidden")), errors.Overloaded)
+
+
+def test_a_webhook_that_uses_the_words_of_a_starting_server_refuses_for_good():
+    message = (
+        'admission webhook "x.example.com" denied: pods "web" is forbidden: not yet ready to handle request'
+    )
+    error = error_from_status(CALL, 403, status(message.replace("denied", "denied the request"), "Forbidden"))
+    assert isinstance(error, errors.Forbidden)
+
+
 def test_a_webhook_that_names_no_code_refuses_all_the_same():
     message = 'admission webhook "policy.example.com" denied the request: not on a Sunday'
     error = error_from_status(CALL, 400, status(message, "BadRequest"))
@@ -167,7 +182,8 @@ def test_an_invalid_object_names_its_fields():
     assert [cause.field for cause in error.causes] == ["spec.a", "spec.b"]
 
 
-def test_a_kind_that_the_server_does_not_know_is_told_from_an_object_that_is_not_there():
+def test_unknown_kinds_and_missing_objects_differ():
+    """Both are answered with 404."""
     kind = error_from_status(
         CALL, 404, status("the server could not find the requested resource", "NotFound")
     )

@@ -1,4 +1,4 @@
-"""The cache against a plain dictionary: any series of changes, and what is told of them."""
+"""The cache compared with a plain dictionary, for any sequence of changes and the events about them."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,19 +23,19 @@ def identify(item) -> ObjectIdentity:
 
 def filled(steps) -> tuple[IndexedCache, list]:
     cache: IndexedCache = IndexedCache(identify, {"letter": lambda item: item[3]})
-    told = []
+    reported = []
     for verb, argument in steps:
-        told += getattr(cache, verb)(argument)
-    return cache, told
+        reported += getattr(cache, verb)(argument)
+    return cache, reported
 
 
 @given(st.lists(CHANGES, max_size=30))
-def test_who_follows_what_is_told_has_what_the_cache_has(steps):
-    cache, told = filled(steps)
+def test_a_handler_that_follows_all_changes_has_what_the_cache_has(steps):
+    cache, reported = filled(steps)
     watched = {}
-    for old, new in told:
+    for old, new in reported:
         if old is not None:
-            assert watched.pop(old[0]) == old, "what is told as old is what was told as new before"
+            assert watched.pop(old[0]) == old, "the old object is the new one of the event before"
         if new is not None:
             assert new[0] not in watched
             watched[new[0]] = new
@@ -68,7 +68,8 @@ def test_a_list_takes_the_place_of_everything_even_of_newer_states():
     assert cache.version("a") == 3
 
 
-def test_a_list_that_says_the_same_tells_nothing_unless_versions_mean_nothing_any_more():
+def test_an_equal_list_reports_no_change():
+    """Unless the versions of the server can't be compared any more."""
     held, other = ("a", "uid-1", 3, {"x"}), ("a", "uid-1", 3, {"y"})
     cache, _ = filled([("put", held)])
     assert cache.replace([other]) == []

@@ -1,4 +1,4 @@
-"""Commands that talk to no cluster must not pay for the HTTP stack."""
+"""Commands that don't talk to a cluster don't import the HTTP stack."""
 
 import subprocess
 import sys

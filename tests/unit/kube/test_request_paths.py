@@ -1,4 +1,4 @@
-"""No name, whoever has written it, leads a request to anything but the object of that name."""
+"""No object name, however it was written, can change which object a request addresses."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Keys are looked at once each, by one worker at a time, in the order in which they came."""
+"""Each key is processed once, by one worker at a time, in order of arrival."""
 
 import asyncio
 import random
@@ -10,7 +10,7 @@ from rescheduler.kube.work_queue import QueueClosed, WorkQueue
 
 
 def virtually(test):
-    """On a clock that jumps: waiting costs nothing, and times are exact."""
+    """Run in virtual time: waiting costs nothing, and times are exact."""
 
     def run():
         run_virtual(test())
@@ -70,7 +70,7 @@ async def test_a_delayed_key_comes_when_its_time_has_come():
 @pytest.mark.parametrize("delays", [(5, 2), (2, 5)], ids=["the later first", "the earlier first"])
 def test_of_several_times_the_earliest_counts(delays):
     @virtually
-    async def scene():
+    async def events():
         queue = WorkQueue()
         began = now()
         for delay in delays:
@@ -81,7 +81,7 @@ def test_of_several_times_the_earliest_counts(delays):
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(queue.get(), 100)
 
-    scene()
+    events()
 
 
 @virtually

@@ -102,5 +102,5 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def api(clock: ManualClock) -> Api:
-    """On a clock that stands still until a test moves it."""
+    """An API server whose clock stands still until a test moves it."""
     return Api(ApiServer(clock=clock, seed=1))

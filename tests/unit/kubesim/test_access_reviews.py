@@ -1,4 +1,4 @@
-"""Who asks whether they may do something is told yes."""
+"""Access reviews are always answered with yes."""
 
 import base64
 

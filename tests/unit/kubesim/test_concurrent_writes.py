@@ -1,4 +1,4 @@
-"""Webhooks take time; meanwhile the world goes on."""
+"""Other writes happen while webhooks are called."""
 
 import asyncio
 

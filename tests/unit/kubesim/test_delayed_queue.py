@@ -1,4 +1,4 @@
-"""Work behind the API's back: each key gets its turn, and what breaks is not hidden."""
+"""The delayed queue: every key is processed, and errors are reported."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def test_a_key_that_was_added_twice_is_looked_at_once():
     assert done == ["a", "b"]
 
 
-def test_one_that_breaks_takes_nobodys_turn_and_is_told():
+def test_one_that_fails_takes_no_turn_of_others_and_is_reported():
     clock, done = ManualClock(), []
 
     def work(key):

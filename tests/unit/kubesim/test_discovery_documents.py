@@ -1,4 +1,4 @@
-"""What a client learns of the server before it asks for anything else."""
+"""The discovery documents that a client reads first."""
 
 import pytest
 
@@ -10,7 +10,7 @@ KUBECTL = f"{AGGREGATED},application/json"
 JSON = "application/json"
 
 
-def told(path, kinds=None, accept=JSON):
+def reported(path, kinds=None, accept=JSON):
     return discovery_response(path, kinds or KindRegistry(), accept)[1]
 
 
@@ -29,7 +29,7 @@ def with_custom(*versions, **rest):
 
 
 def test_the_version_is_that_of_the_server_it_stands_in_for():
-    version = told("/version")
+    version = reported("/version")
 
     assert (version["major"], version["minor"]) == ("1", "37")
     assert version["gitVersion"].startswith("v1.37.")
@@ -41,22 +41,22 @@ def test_other_paths_are_left_to_others(path):
 
 
 def test_a_slash_at_the_end_makes_no_difference():
-    assert told("/apis/") == told("/apis")
+    assert reported("/apis/") == reported("/apis")
 
 
 def test_the_core_group_has_one_version():
-    assert told("/api")["versions"] == ["v1"]
+    assert reported("/api")["versions"] == ["v1"]
 
 
 def test_groups_are_listed_with_the_version_to_prefer():
-    groups = {group["name"]: group for group in told("/apis")["groups"]}
+    groups = {group["name"]: group for group in reported("/apis")["groups"]}
 
     assert groups["apps"]["preferredVersion"] == {"groupVersion": "apps/v1", "version": "v1"}
     assert "" not in groups
 
 
 def test_a_group_can_be_asked_for_alone():
-    group = told("/apis/policy")
+    group = reported("/apis/policy")
 
     assert group["kind"] == "APIGroup"
     assert [version["groupVersion"] for version in group["versions"]] == ["policy/v1"]
@@ -73,14 +73,14 @@ def test_a_group_can_be_asked_for_alone():
     ],
 )
 def test_versions_stand_in_the_order_of_their_maturity(served, order):
-    group = told("/apis/example.com", with_custom(*served))
+    group = reported("/apis/example.com", with_custom(*served))
 
     assert [version["version"] for version in group["versions"]] == order
     assert group["preferredVersion"]["version"] == order[0]
 
 
 def resources(path, kinds=None):
-    return {resource["name"]: resource for resource in told(path, kinds)["resources"]}
+    return {resource["name"]: resource for resource in reported(path, kinds)["resources"]}
 
 
 CREATE, READ_AND_WRITE = ["create"], ["get", "patch", "update"]
@@ -116,13 +116,13 @@ def test_a_subresource_says_what_it_takes_and_what_can_be_done_with_it(path, nam
     assert found["verbs"] == verbs
 
 
-def test_custom_resources_are_told_like_all_others():
+def test_custom_resources_are_reported_like_all_others():
     found = resources("/apis/example.com/v1", with_custom("v1"))
 
     assert list(found) == ["gadgets", "gadgets/scale", "gadgets/status"]
 
 
-def test_what_is_not_served_is_not_told():
+def test_what_is_not_served_is_not_reported():
     assert discovery_response("/apis/example.com", with_custom("v1", served=False), JSON) is None
 
 
@@ -164,7 +164,7 @@ def flattened(aggregated):
 
 
 def test_the_aggregated_form_says_what_a_subresource_takes():
-    [core] = told("/api", accept=KUBECTL)["items"]
+    [core] = reported("/api", accept=KUBECTL)["items"]
     pods = next(resource for resource in core["versions"][0]["resources"] if resource["resource"] == "pods")
     kinds = {sub["subresource"]: sub["responseKind"] for sub in pods["subresources"]}
 
@@ -172,19 +172,19 @@ def test_the_aggregated_form_says_what_a_subresource_takes():
     assert kinds["status"] == {"group": "", "version": "v1", "kind": "Pod"}
 
 
-def test_both_forms_tell_the_same():
+def test_both_forms_are_equal():
     kinds = with_custom("v1", "v1beta1")
-    new = [*flattened(told("/api", kinds, KUBECTL)), *flattened(told("/apis", kinds, KUBECTL))]
+    new = [*flattened(reported("/api", kinds, KUBECTL)), *flattened(reported("/apis", kinds, KUBECTL))]
 
     group_versions = [("", "v1", "/api/v1")]
     group_versions += [
         (group["name"], version["version"], f"/apis/{version['groupVersion']}")
-        for group in told("/apis", kinds)["groups"]
+        for group in reported("/apis", kinds)["groups"]
         for version in group["versions"]
     ]
     old = [
         (group, version, resource["name"], resource["namespaced"], tuple(resource["verbs"]))
         for group, version, path in group_versions
-        for resource in told(path, kinds)["resources"]
+        for resource in reported(path, kinds)["resources"]
     ]
     assert new == old

@@ -1,4 +1,4 @@
-"""Every kind that the API server says it serves can be made, read, listed and removed.
+"""Every served kind can be created, read, listed and deleted.
 
 The objects are those that a real API server took when its tables were captured.
 """

@@ -21,6 +21,7 @@ async def stored(api):
         (InjectedFault("conflict"), 409, "Conflict", None),
         (InjectedFault("too-many-requests", retry_after_s=3), 429, "TooManyRequests", "3"),
         (InjectedFault("too-many-requests"), 429, "TooManyRequests", None),
+        (InjectedFault("not-ready"), 403, "Forbidden", None),
         (InjectedFault("internal-error"), 500, "InternalError", None),
         (InjectedFault("unavailable", retry_after_s=1), 503, "ServiceUnavailable", "1"),
     ],
@@ -29,9 +30,9 @@ async def stored(api):
 async def test_a_refusal_strikes_once_and_nothing_is_done(api, fault, status, reason, retry_after):
     api.server.inject(fault)
     before = api.server.store.version
-    struck = await api.patch(MAPS + "/a", {"data": {"x": "y"}})
-    assert (struck.status, struck.body["reason"]) == (status, reason)
-    assert struck.headers.get("retry-after") == retry_after
+    refused = await api.patch(MAPS + "/a", {"data": {"x": "y"}})
+    assert (refused.status, refused.body["reason"]) == (status, reason)
+    assert refused.headers.get("retry-after") == retry_after
     assert api.server.store.version == before
     assert (await api.patch(MAPS + "/a", {"data": {"x": "y"}})).status == 200
 
@@ -120,7 +121,7 @@ class TestAdminEndpoint:
         assert (added.status, added.body) == (201, {"number": 1})
         assert (await api.get(MAPS)).status == 503
         listed = (await api.get(FAULTS)).body["faults"]["1"]
-        assert (listed["kind"], listed["struck"], listed["retryAfterS"]) == ("unavailable", 1, 2)
+        assert (listed["kind"], listed["injected"], listed["retryAfterS"]) == ("unavailable", 1, 2)
         assert (await api.delete(FAULTS + "/1")).body == {"faults": {}}
         assert (await api.get(MAPS)).status == 200
 

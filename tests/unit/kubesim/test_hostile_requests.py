@@ -1,4 +1,4 @@
-"""Whatever bytes come in, an answer goes out: a request can't make the server fail."""
+"""Any bytes get a response: no request can make the server fail."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What pods and nodes use is read from their patterns when the metrics API is asked."""
+"""The metrics API computes the usage of pods and nodes from their patterns."""
 
 import pytest
 
@@ -67,7 +67,7 @@ async def test_nothing_is_known_of_pods_that_do_not_run_and_of_dead_nodes(api, c
     assert (await usage(api, "nodes"))["items"] == []
 
 
-async def test_what_somebody_said_goes_before_what_is_measured(api, clock, kubelets):
+async def test_declared_usage_precedes_measured_usage(api, clock, kubelets):
     api.server.usage.set_node("n", MeasuredUsage(cpu_cores=1.5, memory_bytes=1024), now=clock.now())
     assert (await usage(api, "nodes/n"))["usage"] == {"cpu": "1500000000n", "memory": "1Ki"}
 

@@ -15,7 +15,7 @@ async def five(api):
 
 
 class TestPages:
-    async def test_follow_each_other_until_all_is_told(self, api, five):
+    async def test_follow_each_other_until_all_is_reported(self, api, five):
         seen, token, remaining = [], "", []
         while True:
             page = (await api.get(f"{MAPS}?limit=2&continue={token}")).body

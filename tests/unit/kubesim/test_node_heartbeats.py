@@ -1,4 +1,4 @@
-"""Nodes beat while their kubelets live."""
+"""Nodes send heartbeats while their kubelets run."""
 
 from kubesim.kubelets import Kubelets
 from kubesim.node_heartbeats import Heartbeats
@@ -52,7 +52,7 @@ async def test_a_node_that_comes_later_beats_too_and_its_lease_goes_with_it(api,
     assert (await api.get(LEASE)).status == 404
 
 
-async def test_a_lease_that_somebody_deleted_is_made_anew(api, clock):
+async def test_a_deleted_lease_is_created_again(api, clock):
     await api.post("/api/v1/nodes", {"metadata": {"name": "n"}})
     beating(api)
     clock.advance(1)
@@ -61,7 +61,7 @@ async def test_a_lease_that_somebody_deleted_is_made_anew(api, clock):
     assert (await api.get(LEASE)).status == 200
 
 
-async def test_a_node_that_was_given_up_is_reported_well_again_by_its_kubelet(api, clock):
+async def test_a_lost_node_is_reported_ready_again_by_its_kubelet(api, clock):
     unknown = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown",
                "lastTransitionTime": "2025-12-31T00:00:00Z"}  # fmt: skip
     other = {"type": "Frozen", "status": "True", "lastTransitionTime": "2025-12-31T00:00:00Z"}
@@ -75,7 +75,7 @@ async def test_a_node_that_was_given_up_is_reported_well_again_by_its_kubelet(ap
     assert conditions["DiskPressure"]["status"] == "False"
 
 
-async def test_what_somebody_says_of_a_node_is_left_alone(api, clock):
+async def test_conditions_of_other_clients_are_left_alone(api, clock):
     broken = {"type": "Ready", "status": "False", "reason": "KubeletNotReady"}
     await api.post("/api/v1/nodes", {"metadata": {"name": "n"}, "status": {"conditions": [broken]}})
     beating(api)

@@ -1,4 +1,4 @@
-"""Deleting: grace, finalizers, preconditions, owners and whole namespaces."""
+"""Deletion: grace periods, finalizers, preconditions, owners and whole namespaces."""
 
 import pytest
 
@@ -147,7 +147,7 @@ class TestOwners:
         clock.advance(1)
         assert await api.names(MAPS) == []
 
-    async def test_an_owner_made_anew_is_another(self, api, clock):
+    async def test_an_owner_created_again_is_another(self, api, clock):
         owner = await make(api, "owner")
         await api.delete(MAPS + "/owner")
         await make(api, "owner")

@@ -1,4 +1,4 @@
-"""Creating, reading, changing and deleting: worded as the real API server words it."""
+"""Objects are created, read, changed and deleted with the messages of the real API server."""
 
 import pytest
 
@@ -94,7 +94,7 @@ class TestCreating:
         reply = await api.post(target, content)
         assert (reply.status, reply.message) == (status, message)
 
-    async def test_a_misspelt_field_is_told_in_a_warning(self, api):
+    async def test_a_misspelt_field_is_reported_in_a_warning(self, api):
         reply = await api.post(MAPS, {"metadata": {"name": "a"}, "dta": {}})
         assert reply.status == 201
         assert reply.headers["warning"] == r'299 - "unknown field \"dta\""'
@@ -194,7 +194,7 @@ class TestGeneration:
             pytest.param("/d", {"spec": {"replicas": 2}}, 2, id="a changed spec raises it"),
             pytest.param("/d", {"metadata": {"labels": {"a": "b"}}}, 1, id="changed metadata does not"),
             pytest.param("/d/status", {"status": {"replicas": 3}}, 1, id="a changed status does not"),
-            pytest.param("/d", {"metadata": {"generation": 9}}, 1, id="nobody can set it"),
+            pytest.param("/d", {"metadata": {"generation": 9}}, 1, id="clients can't set it"),
             pytest.param("/d/scale", {"spec": {"replicas": 5}}, 2, id="scaling raises it"),
         ],
     )

@@ -1,4 +1,4 @@
-"""The four ways to patch: laws, properties, and what the real server's own library makes of the same."""
+"""The four types of patches: laws, properties, and the results of the real server's own library."""
 
 import json
 from copy import deepcopy
@@ -224,7 +224,7 @@ class TestStrategicMerge:
             "spec": {"tolerations": [{"key": "b"}]}
         }
 
-    def test_owners_are_told_apart_by_uid(self):
+    def test_owners_are_distinguished_by_uid(self):
         pod = {"metadata": {"ownerReferences": [{"uid": "1", "controller": True}, {"uid": "2"}]}}
         patch = {"metadata": {"ownerReferences": [{"uid": "1", "controller": False}]}}
         merged = strategic_merge(pod, patch, POD)["metadata"]["ownerReferences"]
@@ -286,7 +286,7 @@ class TestApply:
             applied(changed, configuration(a="1"))
         assert refused.value.conflicts[0].manager == "editor"
 
-    def test_what_was_there_before_the_first_apply_belongs_to_nobody_in_particular(self):
+    def test_what_was_there_before_the_first_apply_has_no_manager(self):
         live = {"apiVersion": "v1", "metadata": {"name": "p"}, "spec": {"a": "1"}}
         with pytest.raises(ApplyConflict) as refused:
             applied(live, configuration(a="2"))
@@ -333,7 +333,7 @@ class TestOverTheApi:
             "fieldManager: Required value: is required for apply patch"
         )
 
-    async def test_a_failed_test_is_told_in_the_real_servers_few_words(self, api):
+    async def test_a_failed_test_is_reported_in_the_real_servers_few_words(self, api):
         await api.post(self.MAPS, {"metadata": {"name": "a"}})
         steps = [{"op": "test", "path": "/data", "value": {"x": "y"}}]
         reply = await api.patch(self.MAPS + "/a", steps, "application/json-patch+json")

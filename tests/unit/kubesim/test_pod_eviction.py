@@ -204,3 +204,11 @@ class TestWithAWebhook:
         await evict(api, query="?dryRun=All")
         assert [each["dryRun"] for each in asked] == [False, True]
         assert asked[0]["object"]["deleteOptions"] == {"dryRun": ["All"]}
+
+    async def test_the_request_of_an_impersonated_user_is_that_users(self, api, asked):
+        """`Impersonate-User`, as in the real server: a webhook can tell the clients apart."""
+        await run_pod(api)
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+        reply = await api.post(f"{PODS}/p/eviction", eviction, impersonate_user="system:us")
+        assert (reply.status, asked) == (201, [])
+        assert await is_ending(api)

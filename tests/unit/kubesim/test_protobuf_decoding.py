@@ -1,4 +1,4 @@
-"""Protobuf says the same as JSON: pairs that a real API server (v1.37) sent; see `captured/capture.py`."""
+"""Protobuf and JSON give the same object: pairs from a real API server (v1.37); see `captured/capture.py`."""
 
 import base64
 import contextlib
@@ -23,7 +23,7 @@ def test_an_object_is_the_same_in_both_forms(pair):
 
 
 def said(content):
-    """Without what says nothing: JSON has some empty objects and nulls that protobuf leaves out."""
+    """Drop empty values: JSON has some empty objects and nulls that protobuf leaves out."""
     if isinstance(content, dict):
         cleaned = {name: said(value) for name, value in content.items()}
         return {name: value for name, value in cleaned.items() if value not in (None, {}, [])}

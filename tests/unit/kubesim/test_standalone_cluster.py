@@ -22,7 +22,7 @@ events:
 
 
 def get(kubeconfig: str, path: str) -> dict:
-    """With the standard library alone, so that no client of ours can hide a mistake."""
+    """Send a request with the standard library alone, so that no client of ours can hide a mistake."""
     content = yaml.safe_load(kubeconfig)
     cluster, user = content["clusters"][0]["cluster"], content["users"][0]["user"]
     trusted = ssl.create_default_context(cadata=b64decode(cluster["certificate-authority-data"]).decode())

@@ -1,4 +1,4 @@
-"""Binding, scale, finalize and the rest of what hangs below objects."""
+"""Binding, scale, finalize and the other subresources."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def binding(name, node, **metadata):
 
 
 class TestBinding:
-    async def test_assigns_a_pod_and_tells_it_where_it_runs(self, api):
+    async def test_assigns_a_pod_and_shows_it_where_it_runs(self, api):
         labels = {"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r", "other": "o"}
         await api.post("/api/v1/nodes", {"metadata": {"name": "n", "labels": labels}})
         await api.post(PODS, pod())

@@ -109,7 +109,7 @@ def test_a_custom_resource_without_printer_columns_shows_its_age():
     assert shown["rows"][0]["cells"] == ["x", "60m"]
 
 
-def test_kinds_that_nobody_laid_out_show_when_they_were_created():
+def test_kinds_without_columns_show_when_they_were_created():
     metrics = KindRegistry().find("metrics.k8s.io", "v1beta1", "nodes")
     obj = {"metadata": {"name": "n1", "creationTimestamp": "2026-11-15T11:00:00Z"}}
 

@@ -1,4 +1,4 @@
-"""A client library that is not ours works with the simulator.
+"""The Kubernetes client library of another project works with the simulator.
 
 Its models are generated from Kubernetes' own API and refuse what is malformed, so every answer that it takes
 is shaped as the real server shapes it.
@@ -98,7 +98,7 @@ async def test_it_watches_a_pod_start_and_end(api):
         spec=client.V1PodSpec(containers=[container], node_name="worker-6"),
     )
     await core.create_namespaced_pod("shop", pod)
-    told = []
+    reported = []
     stream = watch.Watch()
     async with stream.stream(
         core.list_namespaced_pod,
@@ -108,14 +108,14 @@ async def test_it_watches_a_pod_start_and_end(api):
         timeout_seconds=30,
     ) as events:
         async for event in events:
-            told.append((event["type"], event["object"].status.phase))
-            if told[-1] == ("MODIFIED", "Running") and not event["object"].metadata.deletion_timestamp:
+            reported.append((event["type"], event["object"].status.phase))
+            if reported[-1] == ("MODIFIED", "Running") and not event["object"].metadata.deletion_timestamp:
                 await core.delete_namespaced_pod("one", "shop")
             if event["type"] == "DELETED":
                 break
-    assert told[0] == ("ADDED", "Pending")
-    assert ("MODIFIED", "Running") in told
-    assert told[-1][0] == "DELETED"
+    assert reported[0] == ("ADDED", "Pending")
+    assert ("MODIFIED", "Running") in reported
+    assert reported[-1][0] == "DELETED"
 
 
 async def test_it_applies_on_the_server_side(api):

@@ -1,4 +1,4 @@
-"""What somebody saved is looked at before it is loaded, and each object that can't be used is named."""
+"""Saved objects are checked before they are loaded, and each unusable one is named."""
 
 import pytest
 

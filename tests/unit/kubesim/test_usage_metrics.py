@@ -1,4 +1,4 @@
-"""Usage that was told is served as a metrics server serves it."""
+"""Reported usage is served as a metrics server serves it."""
 
 from datetime import UTC, datetime
 
@@ -33,7 +33,7 @@ def test_a_pod_by_its_containers():
     ]
 
 
-def test_of_what_nobody_told_nothing_is_known():
+def test_nothing_is_known_of_what_was_not_reported():
     book = UsageStore()
     book.set_node("n-1", MeasuredUsage(1, 1), now=NOW)
     book.set_pod("shop", "web-0", {}, now=NOW)

@@ -1,4 +1,4 @@
-"""Virtual time: long in the simulation, short at the desk, and the same every time."""
+"""Virtual time: hours of simulation take seconds, and every run is the same."""
 
 import asyncio
 import time
@@ -21,12 +21,12 @@ def test_a_day_of_waiting_takes_no_time():
 
 def test_alarms_ring_in_their_order_and_at_their_time():
     async def main():
-        rung = []
+        fired = []
         loop = asyncio.get_running_loop()
         for delay in (3, 1, 2, 1):
-            loop.call_later(delay, lambda delay=delay: rung.append((delay, loop.time())))
+            loop.call_later(delay, lambda delay=delay: fired.append((delay, loop.time())))
         await asyncio.sleep(10)
-        return rung
+        return fired
 
     assert run_virtual(main()) == [(1, 1), (1, 1), (2, 2), (3, 3)]
 

@@ -1,4 +1,4 @@
-"""Whatever happens, a client that lists and watches ends up with what is there.
+"""A client that lists and watches always ends with the server's state.
 
 A machine makes random changes to config maps in two namespaces and drives several clients of a kind:
 each lists (whole, in pages, at an old version), watches with its own selector from where it stands, is
@@ -42,22 +42,22 @@ class TooOld(Exception):  # noqa: N818 - what the client has to face
 class Client:
     """Lists and watches as an informer does, with nothing but what the API promises."""
 
-    def __init__(self, world: "World", view: str) -> None:
+    def __init__(self, served: "ServedStore", view: str) -> None:
         self.view = view
         self.version = ""
         self.objects: dict[tuple[str, str], Object] = {}
-        self._world = world
+        self._served = served
         self._initial = False
         self._chunks: Any = None
         self._next: asyncio.Future[bytes] | None = None
 
     def list(self, limit: int, between_pages: Callable[[], None]) -> None:
         self.disconnect()
-        expected = self._world.truth(self.view)
+        expected = self._served.truth(self.view)
         found: dict[tuple[str, str], Object] = {}
         token = ""
         while True:
-            status, page = self._world.ask("GET", f"{self.view}limit={limit}&continue={token}")
+            status, page = self._served.ask("GET", f"{self.view}limit={limit}&continue={token}")
             if status == 410:  # the pages' version was compacted meanwhile: from the beginning, in one go
                 return self.list(0, between_pages)
             assert status == 200, page
@@ -78,7 +78,7 @@ class Client:
         self.disconnect()
         target = f"{self.view}watch=true&resourceVersion={self.version}&timeoutSeconds=3600"
         target += f"&allowWatchBookmarks={str(bookmarks).lower()}"
-        answer = self._world.run(self._world.server.handle("GET", target, {}, b""))
+        answer = self._served.run(self._served.server.handle("GET", target, {}, b""))
         assert answer.status == 200
         self._chunks = answer.chunks
 
@@ -88,13 +88,13 @@ class Client:
         self.objects, self.version, self._initial = {}, "", True
         target = f"{self.view}watch=true&sendInitialEvents=true&allowWatchBookmarks=true"
         target += "&resourceVersionMatch=NotOlderThan&timeoutSeconds=3600"
-        self._chunks = self._world.run(self._world.server.handle("GET", target, {}, b"")).chunks
+        self._chunks = self._served.run(self._served.server.handle("GET", target, {}, b"")).chunks
         self.read()
         assert self.version, "the end of the initial events is marked with a version"
 
     def read(self) -> None:
         """Takes in everything that has arrived."""
-        while (chunk := self._world.run(self._arrived())) is not None:
+        while (chunk := self._served.run(self._arrived())) is not None:
             for line in chunk.splitlines():
                 self._replay(json.loads(line))
 
@@ -138,16 +138,16 @@ class Client:
             return
         version = metadata["resourceVersion"]
         assert int(version) >= int(self.version or 0), "versions never go back"
-        assert int(version) <= self._world.server.store.version, "nobody is told of what is yet to come"
+        assert int(version) <= self._served.server.store.version, "no version is from the future"
         self.version = version
 
     def disconnect(self) -> None:
         if self._next is not None:
             self._next.cancel()
-            self._world.run(asyncio.wait([self._next]))
+            self._served.run(asyncio.wait([self._next]))
             self._next = None
         if self._chunks is not None:
-            self._world.run(self._chunks.aclose())
+            self._served.run(self._chunks.aclose())
             self._chunks = None
 
     def catch_up(self, **options: bool) -> None:
@@ -167,7 +167,7 @@ def _as_listed(content: Object) -> Object:
     return {name: value for name, value in content.items() if name not in {"kind", "apiVersion"}}
 
 
-class World:
+class ServedStore:
     def __init__(self, history_limit: int) -> None:
         self.clock = ManualClock()
         self.server = ApiServer(clock=self.clock, seed=0, history_limit=history_limit)
@@ -211,14 +211,14 @@ class WatchConsistency(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(self.HISTORY_LIMIT)
+        self.served = ServedStore(self.HISTORY_LIMIT)
 
     def teardown(self) -> None:
-        self.world.close()
+        self.served.close()
 
     @initialize(target=clients)
     def a_client_for_each_view(self) -> Any:
-        started = [Client(self.world, view) for view in VIEWS]
+        started = [Client(self.served, view) for view in VIEWS]
         for client in started:
             client.list(0, lambda: None)
         return multiple(*started)
@@ -228,7 +228,7 @@ class WatchConsistency(RuleBasedStateMachine):
     @rule(namespace=namespaces, name=names, color=colors)
     def create(self, namespace: str, name: str, color: str) -> None:
         content = {"metadata": {"name": name, "labels": {"color": color}}}
-        status, _ = self.world.ask("POST", f"/api/v1/namespaces/{namespace}/configmaps", content)
+        status, _ = self.served.ask("POST", f"/api/v1/namespaces/{namespace}/configmaps", content)
         assert status in {201, 409}
 
     @rule(namespace=namespaces, name=names, color=colors)
@@ -245,29 +245,29 @@ class WatchConsistency(RuleBasedStateMachine):
 
     def _patch(self, namespace: str, name: str, patch: Object) -> None:
         path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
-        assert self.world.ask("PATCH", path, patch, "merge")[0] in {200, 404, 422}
+        assert self.served.ask("PATCH", path, patch, "merge")[0] in {200, 404, 422}
 
     @rule(namespace=namespaces, name=names)
     def delete(self, namespace: str, name: str) -> None:
-        assert self.world.ask("DELETE", f"/api/v1/namespaces/{namespace}/configmaps/{name}")[0] in {200, 404}
+        assert self.served.ask("DELETE", f"/api/v1/namespaces/{namespace}/configmaps/{name}")[0] in {200, 404}
 
     @rule(namespace=namespaces)
     def delete_all(self, namespace: str) -> None:
-        assert self.world.ask("DELETE", f"/api/v1/namespaces/{namespace}/configmaps")[0] == 200
+        assert self.served.ask("DELETE", f"/api/v1/namespaces/{namespace}/configmaps")[0] == 200
 
     @rule(namespace=namespaces, name=names)
     def something_else_happens(self, namespace: str, name: str) -> None:
         """Versions go up without any config map changing."""
-        self.world.ask("POST", f"/api/v1/namespaces/{namespace}/secrets", {"metadata": {"name": name}})
+        self.served.ask("POST", f"/api/v1/namespaces/{namespace}/secrets", {"metadata": {"name": name}})
 
     @rule(ago=st.integers(0, 8))
     def compact(self, ago: int) -> None:
-        self.world.server.store.compact(self.world.server.store.version - ago)
+        self.served.server.store.compact(self.served.server.store.version - ago)
 
     @rule(seconds=st.sampled_from((1, 61, 3601)))
     def time_passes(self, seconds: int) -> None:
         """Bookmarks fall due, watches end."""
-        self.world.clock.advance(seconds)
+        self.served.clock.advance(seconds)
 
     # What clients do.
 
@@ -298,18 +298,18 @@ class WatchConsistency(RuleBasedStateMachine):
 
     @rule()
     def the_server_drops_all_watches(self) -> None:
-        self.world.server.watches.drop()
+        self.served.server.watches.drop()
 
     @rule(client=clients)
     def every_event_is_there_once_the_client_has_caught_up(self, client: Client) -> None:
         client.catch_up()
-        assert client.objects == self.world.truth(client.view)
+        assert client.objects == self.served.truth(client.view)
 
     @invariant()
     def a_list_at_an_exact_version_is_what_it_was(self) -> None:
-        version = self.world.server.store.version
-        now = self.world.truth(VIEWS[0])
-        status, content = self.world.ask(
+        version = self.served.server.store.version
+        now = self.served.truth(VIEWS[0])
+        status, content = self.served.ask(
             "GET", f"{VIEWS[0]}resourceVersion={version}&resourceVersionMatch=Exact"
         )
         assert status == 200
@@ -332,18 +332,18 @@ TestWatchConsistencyWithAShortHistory.settings = everyday
 @pytest.mark.parametrize("view", VIEWS)
 def test_one_long_watch_replays_to_the_same_objects(view: str) -> None:
     """No reconnects here: one stream, changes of every sort, and its events in order."""
-    world = World(1000)
-    client = Client(world, view)
+    served = ServedStore(1000)
+    client = Client(served, view)
     client.list(0, lambda: None)
     client.connect()
     for step in range(120):
         namespace, name = NAMESPACES[step % 2], NAMES[step * 7 % 4]
         color = COLORS[step * 5 % 3]
         path = f"/api/v1/namespaces/{namespace}/configmaps"
-        world.ask("POST", path, {"metadata": {"name": name, "labels": {"color": color}}})
-        world.ask("PATCH", f"{path}/{name}", {"metadata": {"labels": {"color": COLORS[step % 3]}}}, "merge")
+        served.ask("POST", path, {"metadata": {"name": name, "labels": {"color": color}}})
+        served.ask("PATCH", f"{path}/{name}", {"metadata": {"labels": {"color": COLORS[step % 3]}}}, "merge")
         if step % 3 == 0:
-            world.ask("DELETE", f"{path}/{NAMES[step % 4]}")
+            served.ask("DELETE", f"{path}/{NAMES[step % 4]}")
     client.read()
-    assert client.objects == world.truth(view)
-    world.close()
+    assert client.objects == served.truth(view)
+    served.close()

@@ -1,4 +1,4 @@
-"""Watches: where they begin, what they tell, how they end."""
+"""Watches: where they start, which events they send, and how they end."""
 
 import asyncio
 
@@ -58,7 +58,7 @@ class TestBeginning:
             assert [event["type"] for event in await events.rest()] == ["ADDED", "BOOKMARK"]
 
 
-class TestTelling:
+class TestReportedChanges:
     async def test_an_object_that_begins_or_ceases_to_match_comes_and_goes(self, api):
         version = (await make(api, "a", color="red"))["metadata"]["resourceVersion"]
         async with api.watch(f"{MAPS}?labelSelector=color%3Dred&resourceVersion={version}") as events:
@@ -92,7 +92,7 @@ class TestTelling:
             table = (await events.next())["object"]
         assert table["rows"][0]["cells"] == ["late", 0, "0s"]
 
-    async def test_what_does_not_change_is_not_told(self, api):
+    async def test_what_does_not_change_is_not_reported(self, api):
         version = (await make(api, "a"))["metadata"]["resourceVersion"]
         async with api.watch(f"{MAPS}?resourceVersion={version}") as events:
             await api.patch(MAPS + "/a", {"metadata": {"labels": {}}})
@@ -121,15 +121,17 @@ class TestBookmarks:
                 clock.advance(1)
             assert [event["type"] for event in await reading] == ["BOOKMARK"]
 
-    async def test_never_run_ahead_of_what_a_slow_reader_was_told(self, api, clock):
+    async def test_never_run_ahead_of_what_a_slow_reader_received(self, api, clock):
         version = (await make(api, "a"))["metadata"]["resourceVersion"]
         async with api.watch(f"{MAPS}?resourceVersion={version}&allowWatchBookmarks=true") as events:
-            told = await make(api, "b")
+            reported = await make(api, "b")
             assert await events.take(1) == [("ADDED", "b")]
             clock.advance(61)
             await make(api, "c")
             bookmark = await events.next()
-            assert bookmark["object"]["metadata"]["resourceVersion"] == told["metadata"]["resourceVersion"]
+            assert (
+                bookmark["object"]["metadata"]["resourceVersion"] == reported["metadata"]["resourceVersion"]
+            )
             assert await events.take(1) == [("ADDED", "c")]
 
     async def test_do_not_come_unasked(self, api, clock):
@@ -156,3 +158,22 @@ class TestEnding:
             await asyncio.sleep(0)
             assert api.server.watches.drop() == 1
             assert await reading == []
+
+
+async def test_watches_are_told_of_a_change_in_the_order_in_which_they_were_opened(api):
+    """In the order of a set, a seed would have another history in each run."""
+    told = []
+
+    async def follow(number):
+        async with api.watch(MAPS) as events:
+            await events.take(2)
+            told.append(number)
+
+    await make(api, "a")
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(40):
+            tasks.create_task(follow(number))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        await make(api, "b")
+    assert told == list(range(40))

@@ -1,4 +1,4 @@
-"""YAML that others wrote: what it says is read, and what would grow beyond all bounds is refused."""
+"""YAML from untrusted sources is read, and refused if it would expand without limit."""
 
 import pytest
 import yaml

@@ -119,7 +119,7 @@ def test_below_a_microsecond_rounds_away_from_zero(amount):
         (timedelta(), "0s"),
     ],
 )
-def test_the_short_form_is_what_people_write(span, short):
+def test_the_short_form_is_what_users_write(span, short):
     assert short_duration(span) == short
 
 

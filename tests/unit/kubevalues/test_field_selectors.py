@@ -1,4 +1,4 @@
-"""Field selectors select what the API server's would."""
+"""Field selectors select the same objects as on the API server."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Label selectors select what the API server's would."""
+"""Label selectors select the same objects as on the API server."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Quantities mean what they mean to Kubernetes, to the last nano."""
+"""Quantities have the same value as in Kubernetes, to the last nano."""
 
 from fractions import Fraction
 from itertools import product

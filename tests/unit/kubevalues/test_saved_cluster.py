@@ -1,4 +1,4 @@
-"""The container of a saved cluster. That JSON, YAML and gzip are all read is shown with the simulator's."""
+"""The file format of a saved cluster. The simulator's tests cover JSON, YAML and gzip."""
 
 import json
 
@@ -32,15 +32,15 @@ def test_items_of_a_list_of_one_kind_need_not_say_it():
     assert found.objects[0].content() == POD
 
 
-def test_the_time_and_what_is_complete_are_told_by_annotations():
-    told = {"rescheduler.dev/saved-at": "2026-03-02T12:00:00Z", "rescheduler.dev/saved-kinds": "Node,Pod"}
-    found = parsed({"kind": "List", "metadata": {"annotations": told}, "items": [NODE]})
+def test_the_time_and_what_is_complete_are_reported_by_annotations():
+    reported = {"rescheduler.dev/saved-at": "2026-03-02T12:00:00Z", "rescheduler.dev/saved-kinds": "Node,Pod"}
+    found = parsed({"kind": "List", "metadata": {"annotations": reported}, "items": [NODE]})
     assert (found.saved_at, found.complete_kinds) == ("2026-03-02T12:00:00Z", {"Node", "Pod"})
     bare = parsed({"kind": "List", "metadata": None, "items": []})
     assert (bare.saved_at, bare.complete_kinds) == ("", frozenset())
 
 
-def test_every_fault_is_told_at_once_with_its_place():
+def test_every_fault_is_reported_at_once_with_its_place():
     items = [1, {"kind": 3}, {"kind": "Pod"}, {"kind": "Pod", "metadata": {"name": "web"}}]
     with pytest.raises(UnreadableCluster) as caught:
         parsed({"items": [NODE, *items]})
@@ -53,7 +53,7 @@ def test_every_fault_is_told_at_once_with_its_place():
     ]
 
 
-def test_of_very_many_faults_the_first_are_told():
+def test_of_very_many_faults_the_first_are_reported():
     with pytest.raises(UnreadableCluster, match="and 80 more"):
         parsed({"items": [1] * 100})
 

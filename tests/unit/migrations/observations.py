@@ -1,4 +1,4 @@
-"""Scenes for tests: a pod of a ReplicaSet that moves from `old` to `new`, and what may be seen on the way."""
+"""Observations for tests: a pod of a ReplicaSet moves from `old` to `new`, and what is seen at each step."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""A copy is the same pod in another place: nothing of it is lost, and what admission changed is noticed."""
+"""A copy is the same pod on another node: it loses nothing, and changes by admission are noticed."""
 
 import copy as copies
 
@@ -67,7 +67,8 @@ def test_it_is_ours_until_it_is_offered_and_its_workload_is_named_already():
     assert [(owner["uid"], owner["controller"]) for owner in owners] == [("pm-uid", True), ("rs-uid", False)]
 
 
-def test_it_has_the_finalizers_that_its_replica_set_gives_to_pods_and_a_bare_one_has_none():
+def test_the_finalizers_of_a_copy():
+    """It has those of its ReplicaSet's template; a bare copy has none."""
     template = REPLICA_SET["spec"]["template"]
     held = {"finalizers": ["example.com/deregister"]}
     guarded = template | {"metadata": template["metadata"] | held}
@@ -151,7 +152,7 @@ def test_what_admission_changed_is_named(parts, difference):
     assert difference in admission_differences(SOURCE, changed(**parts))
 
 
-def test_an_injected_sidecar_may_be_told_of_another_workload_but_not_be_another_container():
+def test_an_injected_sidecar_may_name_another_workload_but_not_be_another_container():
     """Istio puts the pod's controller into ISTIO_META_OWNER, and a copy's is its PodMigration."""
     template = {"containers": [MAIN]}
 
@@ -169,7 +170,7 @@ def test_an_injected_sidecar_may_be_told_of_another_workload_but_not_be_another_
     ]
 
 
-def test_values_of_fields_that_differ_are_not_told():
+def test_values_of_fields_that_differ_are_not_reported():
     """They may be secrets."""
     other = changed(containers=[MAIN | {"env": [{"name": "PASSWORD", "value": "secret"}]}])
     again = changed(containers=[MAIN | {"env": [{"name": "PASSWORD", "value": "other"}]}])
@@ -226,3 +227,35 @@ def test_a_bare_copy_leaves_out_what_the_server_made_of_match_label_keys():
     assert {"key": "version", "operator": "In", "values": ["1"]} not in made["topologySpreadConstraints"][0][
         "labelSelector"
     ]["matchExpressions"]
+
+
+SLEEP = {"preStop": {"sleep": {"seconds": 5}}}
+
+
+@pytest.mark.parametrize(
+    ("template", "live", "expected"),
+    [
+        pytest.param({}, {"lifecycle": SLEEP}, SLEEP, id="it keeps the shutdown delay of its source"),
+        pytest.param({}, {}, None, id="its source has none"),
+        pytest.param(
+            {"lifecycle": {"postStart": {"exec": {}}}},
+            {"lifecycle": {"postStart": {"exec": {}}, **SLEEP}},
+            {"postStart": {"exec": {}}, **SLEEP},
+            id="other hooks of the template stay",
+        ),
+        pytest.param(
+            {"lifecycle": {"preStop": {"exec": {}}}},
+            {"lifecycle": SLEEP},
+            {"preStop": {"exec": {}}},
+            id="the template's own hook stays",
+        ),
+    ],
+)
+def test_shutdown_delay(template, live, expected):
+    """The webhook adds it to pods of the workload and not to copies, so that both are the same pod."""
+    replica_set = copies.deepcopy(REPLICA_SET)
+    replica_set["spec"]["template"]["spec"]["containers"] = [MAIN | template]
+    source = copies.deepcopy(SOURCE)
+    source["spec"]["containers"] = [MAIN | live]
+    made = adoptable_copy(replica_set, source, migration(), "web-1-c", NOW)
+    assert made["spec"]["containers"][0].get("lifecycle") == expected

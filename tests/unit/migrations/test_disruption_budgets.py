@@ -30,20 +30,20 @@ BUDGET = BudgetRecord(
 
 def seen(at_s=0, asked="", step=MigrationStep.EVICTING, **more):
     target = copy()
-    told = {labels_and_names.ORIGINAL_POD_ANNOTATION: "source-uid"} | (
+    reported = {labels_and_names.ORIGINAL_POD_ANNOTATION: "source-uid"} | (
         {SYNC_REQUESTED_ANNOTATION: asked} if asked else {}
     )
     now = NOW + timedelta(seconds=at_s)
     return observation(
         migration(step, status={"eviction_requested_at": now}),
-        target=msgspec.structs.replace(target, annotations=told),
+        target=msgspec.structs.replace(target, annotations=reported),
         budgets=(BUDGET,),
         now=now,
         **more,
     )
 
 
-def test_a_budget_tells_that_its_sync_failed():
+def test_a_budget_shows_that_its_sync_failed():
     condition = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": WHY}
     item = {"metadata": {"namespace": "shop", "name": "budget"}, "status": {"conditions": [condition]}}
     assert decode_budget(item).sync_failure == WHY
@@ -74,7 +74,7 @@ def test_the_copy_is_changed_at_once_and_then_after_pauses_that_double():
     assert pauses[-1] == 61
 
 
-def test_what_somebody_else_wrote_there_is_no_reason_to_stop_asking():
+def test_a_status_that_another_client_wrote_does_not_end_the_attempts():
     for asked in ("nonsense", "99999999999 2026-01-01T00:00:00Z", "3 9999-01-01T00:00:00Z"):
         later = decide(seen(120, asked))
         assert isinstance(later, Perform | Wait)
@@ -91,7 +91,8 @@ def test_a_source_that_is_not_ready_may_go_under_any_budget():
     assert isinstance(decide(seen(source=pod(marked=True, ready=False))).effect, effects.EvictSource)
 
 
-def test_on_the_way_back_it_is_asked_for_too_because_the_copy_goes_within_that_budget():
+def test_a_rollback_asks_for_the_sync_too():
+    """The copy is removed within that budget."""
     assert isinstance(decide(seen(step=MigrationStep.ROLLING_BACK)).effect, effects.RequestBudgetSync)
     asked = "1 2026-01-01T12:00:00Z"
     assert isinstance(decide(seen(1, asked, step=MigrationStep.ROLLING_BACK)).effect, effects.DeleteCopy)
@@ -100,6 +101,6 @@ def test_on_the_way_back_it_is_asked_for_too_because_the_copy_goes_within_that_b
 @pytest.mark.parametrize(
     "written", ["-5 2026-01-01T12:00:00Z", "-1 9999-12-31T23:59:59Z", "1 9999-12-31T23:59:59Z", "9 x", "-"]
 )
-def test_what_tenants_write_there_holds_up_nobody(written):
+def test_what_tenants_write_there_blocks_no_other(written):
     assert isinstance(decide(seen(30, written)), Perform | Wait)
-    assert isinstance(decide(seen(3000, written)), Perform), "the attempt is over, and called off"
+    assert isinstance(decide(seen(3000, written)), Perform), "the attempt is over, and cancelled"

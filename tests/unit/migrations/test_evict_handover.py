@@ -1,4 +1,4 @@
-"""Evict: which pod is the replacement, and what becomes of one that was steered in vain."""
+"""Evict: which pod is the replacement, and what happens if it could not be steered."""
 
 from datetime import timedelta
 
@@ -36,9 +36,9 @@ def made(name, after_s=1, **more):
 
 
 def unschedulable(since_s=1, created_s=1, steered=True):
-    told = PodCondition("PodScheduled", "False", "Unschedulable", since_s=NOW_S + since_s)
+    reported = PodCondition("PodScheduled", "False", "Unschedulable", since_s=NOW_S + since_s)
     marks = {STEERED_BY_ANNOTATION: "move"} if steered else {}
-    return made("web-1-r", created_s, conditions=(told,), annotations=marks)
+    return made("web-1-r", created_s, conditions=(reported,), annotations=marks)
 
 
 # -- which it is
@@ -93,7 +93,7 @@ def test_who_was_there_is_on_record_before_the_eviction_and_what_came_with_it_is
     assert advance(seen_later, Transition(Trigger.SOURCE_LEFT)).status.siblings == ("uid-a",)
 
 
-def test_the_webhook_is_given_a_moment_to_hear_of_it_before_the_eviction():
+def test_the_webhook_is_given_a_moment_to_observe_it_before_the_eviction():
     def seen(seconds, *, steered):
         moving = migration(MigrationStep.PROTECTING, Handover.EVICT)
         now = NOW + timedelta(seconds=seconds)
@@ -123,7 +123,8 @@ def test_one_that_an_extender_steers_has_no_mark_and_is_not_left_waiting_either(
     )
 
 
-def test_after_that_it_is_removed_but_never_one_that_was_made_later_or_was_not_steered():
+def test_an_unsteerable_replacement_is_removed():
+    """A pod that was created later, or was not steered, is never removed."""
     status = msgspec.structs.replace(EVICTED.status, conditions=(WITHDRAWN,))
     moving = msgspec.structs.replace(EVICTED, status=status)
 
@@ -139,6 +140,25 @@ def test_it_is_not_waited_for_for_ever():
     decision = at(600, target=made("slow"))
     assert isinstance(decision, Transition)
     assert decision.event is Trigger.UNREPLACED
+
+
+@pytest.mark.parametrize("ahead", [-900, 900], ids=["ours is behind", "ours is ahead"])
+def test_it_is_awaited_for_as_long_as_configured_when_the_clocks_differ(ahead):
+    """A source that the API server ended before us left at a time of its clock, and we wait by ours.
+
+    Found by the campaign: a daemon whose clock was ten minutes ahead gave the move up (NotReplaced) in the
+    moment in which it saw that the source was gone, and no longer steered the replacement.
+    """
+    left_at = NOW - timedelta(seconds=ahead)
+    status = msgspec.structs.replace(EVICTED.status, handed_over_at=left_at)
+    moving = msgspec.structs.replace(EVICTED, status=status)
+
+    def after(seconds):
+        moment = NOW + timedelta(seconds=seconds)
+        return decide(observation(moving, source=None, now=moment, target=made("slow")))
+
+    assert isinstance(after(599), Wait)
+    assert after(600).event is Trigger.UNREPLACED
 
 
 def test_ready_is_ready_wherever_it_is():
@@ -182,7 +202,7 @@ def scaled(kind="StatefulSet", **more):
         pytest.param({"replicas": 0, "kind": "Job"}, True, id="a Job is not scaled"),
     ],
 )
-def test_a_replacement_that_nobody_wants_any_more_is_not_waited_for(owner, comes):
+def test_a_replacement_that_is_no_longer_wanted_is_not_waited_for(owner, comes):
     decision = scaled(**owner)
     assert isinstance(decision, Wait) if comes else decision.event is Trigger.UNREPLACED
 

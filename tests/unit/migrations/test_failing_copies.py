@@ -1,4 +1,4 @@
-"""Whose fault is it that a copy does not run: does the pod itself run where it is?"""
+"""Whether a failing copy is the fault of the pod or of the node: does the source pod run?"""
 
 from datetime import timedelta
 
@@ -17,7 +17,7 @@ CRASHES = (ContainerStatus("main", state=ContainerStateWaiting("CrashLoopBackOff
 
 
 def crashed(ago, restarts=3):
-    """Of a pod that runs again."""
+    """Return the last crash of a pod that runs again."""
     ended = ContainerStateTerminated(exit_code=1, finished_s=int((TOO_LATE - ago).timestamp()))
     return pod(
         marked=True,
@@ -51,8 +51,8 @@ def test_the_record_says_whether_the_pod_runs_where_it_is(source, is_like_source
     seen = observation(moving, source=source, target=target, now=TOO_LATE)
     decision = decide(seen)
     assert isinstance(decision, Transition)
-    told = advance(seen, decision).status.condition(ConditionType.COPY_READY)
-    assert (told.status, told.reason) == ("False", "FailsLikeSource" if is_like_source else otherwise)
+    reported = advance(seen, decision).status.condition(ConditionType.COPY_READY)
+    assert (reported.status, reported.reason) == ("False", "FailsLikeSource" if is_like_source else otherwise)
 
 
 @pytest.mark.parametrize(

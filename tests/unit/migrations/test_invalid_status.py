@@ -1,4 +1,4 @@
-"""A status that nobody can go on from: edited by hand, or written by another version."""
+"""An invalid status: edited by hand, or written by another version."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -63,7 +63,7 @@ COPIES = st.none() | st.builds(
 
 
 @st.composite
-def scenes(draw):
+def drawn_observations(draw):
     """Whatever the definition lets in, beside whatever may be seen."""
     status = draw(STATUSES)
     moving = migration(
@@ -82,8 +82,9 @@ def scenes(draw):
     )
 
 
-@given(scenes())
-def test_no_status_is_too_much_for_the_machine_and_of_what_makes_no_sense_no_pod_is_touched(seen):
+@given(drawn_observations())
+def test_an_invalid_status_touches_no_pod(seen):
+    """The state machine accepts every status."""
     decision = decide(seen)
     if isinstance(decision, Transition):
         advance(seen, decision)
@@ -100,11 +101,14 @@ def test_no_status_is_too_much_for_the_machine_and_of_what_makes_no_sense_no_pod
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        pytest.param({"step": "Teleporting"}, "by Adopt has no step Teleporting", id="a step of nobody"),
+        pytest.param({"step": "Teleporting"}, "by Adopt has no step Teleporting", id="an unknown step"),
         pytest.param(
             {"step": "Protecting"}, "by Adopt has no step Protecting", id="a step of another handover"
         ),
         pytest.param({"handover": None}, "whose handover is not chosen has no step", id="no handover"),
+        pytest.param(
+            {"phase": MigrationPhase.COMPLETED}, "step Starting is not of phase Completed", id="another phase"
+        ),
         pytest.param({"step": "Adopting", "owner": None}, "the owner that adopts", id="no owner"),
         pytest.param(
             {"started_at": datetime(9999, 12, 31, tzinfo=UTC)},
@@ -123,21 +127,21 @@ def test_why_is_said_in_words(changes, words):
 # -- nothing is begun any more
 
 
-def test_a_move_of_the_program_that_waits_is_called_off_when_nobody_will_execute_it():
+def test_a_queued_move_of_a_plan_is_cancelled_in_a_dry_run():
     later = {"retry_at": NOW + timedelta(hours=1)}
     for moving in (migration(), migration(finalizers=()), migration(status=later)):
         assert decide(observation(moving, is_winding_down=True, has_turn=False)) == Perform(CancelMigration())
 
 
-def test_the_wish_of_a_person_waits_and_is_not_held_when_nobody_will_execute_it():
+def test_a_manual_move_waits_without_finalizer_in_a_dry_run():
     moving = migration()
-    wish = msgspec.structs.replace(moving, spec=msgspec.structs.replace(moving.spec, strategy=MANUAL))
-    assert decide(observation(wish, is_winding_down=True, has_turn=False)) == Perform(RemoveFinalizer())
-    free = msgspec.structs.replace(wish, finalizers=())
+    manual = msgspec.structs.replace(moving, spec=msgspec.structs.replace(moving.spec, strategy=MANUAL))
+    assert decide(observation(manual, is_winding_down=True, has_turn=False)) == Perform(RemoveFinalizer())
+    free = msgspec.structs.replace(manual, finalizers=())
     assert isinstance(decide(observation(free, is_winding_down=True, has_turn=False)), Wait)
 
 
-def test_what_is_under_way_is_not_called_off():
+def test_what_is_under_way_is_not_cancelled():
     decision = decide(
         observation(migration(MigrationStep.STARTING), target=copy(ready=False), is_winding_down=True)
     )

@@ -1,4 +1,4 @@
-"""What a migration writes onto pods, and what it calls them."""
+"""The labels that a migration sets on pods, and the names that it gives them."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Moves of pods that keep failing: one target each, judged by the same measure as the pod that is moved."""
+"""Moves of failing pods: one target each, and the copy is checked like the source pod."""
 
 import msgspec
 import pytest

@@ -6,16 +6,19 @@ import msgspec
 import pytest
 
 from rescheduler.api.daemon_status import Halt, HaltReason
-from rescheduler.api.podmigration import EVICTION
-from rescheduler.config.policy import Policy, SafeEvictions, Window
+from rescheduler.api.podmigration import EVICTION, PodReference, traits_of
+from rescheduler.api.well_known_names import DO_NOT_DISRUPT_ADDED_ANNOTATION, KARPENTER_NODE_POOL_LABEL
+from rescheduler.config.move_limits import Window
+from rescheduler.config.policy import Policy, SafeEvictions
 from rescheduler.migrations.controller.concurrency_limits import raised_node_limits
-from rescheduler.migrations.effects import RemoveSchedulingGate
+from rescheduler.migrations.effects import ProtectSource, RemoveSchedulingGate
 from rescheduler.migrations.interruptions import DEADLINE_EXCEEDED, deadline_of, time_left
+from rescheduler.migrations.labels_and_names import metadata_to_remove
 from rescheduler.migrations.observation import Perform, Transition, Wait
 from rescheduler.migrations.runtime_state import RuntimeState
 from rescheduler.migrations.state_machine import advance, decide
 from rescheduler.migrations.transition_table import MigrationStep, Trigger
-from tests.unit.migrations.observations import LATER, NOW, copy, migration, observation, pod
+from tests.unit.migrations.observations import LATER, NOW, copy, migration, node, observation, pod
 
 DEADLINE = timedelta(minutes=10)
 POLICY = Policy(safe_evictions=SafeEvictions(deadline=DEADLINE))
@@ -34,7 +37,7 @@ class TestTheDeadline:
         moving = on_eviction()
         assert deadline_of(moving, POLICY) == moving.created + DEADLINE
 
-    def test_can_be_shortened_by_whoever_records_the_move_and_not_extended(self):
+    def test_can_be_shortened_by_the_recorder_and_not_extended(self):
         moving = on_eviction()
         sooner, later = moving.created + timedelta(minutes=1), moving.created + timedelta(days=1)
         assert deadline_of(on_eviction(deadline=sooner), POLICY) == sooner
@@ -106,6 +109,50 @@ class TestWithoutRoom:
         assert decision.event is Trigger.COPY_MISPLACED
 
 
+def on_karpenters_node(step, *, annotations=None, **more):
+    """The observation of a move from a node that Karpenter manages."""
+    nodes = {"old": msgspec.structs.replace(node("old"), labels={KARPENTER_NODE_POOL_LABEL: "default"})}
+    source = pod(marked=True, started_s=int(NOW.timestamp()) - 3600, annotations=annotations or {})
+    moving = on_eviction(step, target="new" if step is MigrationStep.STARTING else "")
+    return observation(moving, policy=POLICY, source=source, nodes=nodes | {"new": node("new")}, **more)
+
+
+class TestKarpenter:
+    @pytest.mark.parametrize(
+        ("step", "target"),
+        [
+            pytest.param(MigrationStep.STARTING, copy(ready=False), id="the copy is bound"),
+            pytest.param(MigrationStep.PLACING, copy(node="", ready=False), id="the copy is Pending"),
+        ],
+    )
+    def test_leaves_the_source_to_us_once(self, step, target):
+        """It would count source and copy, and launch one node too many. The annotation expires at the end of
+        the move: an hour since the start of the pod, and ten minutes less the one that has passed."""
+        decision = decide(on_karpenters_node(step, target=target))
+        assert isinstance(decision, Perform)
+        assert decision.effect == ProtectSource(PodReference("web-1-a", "source-uid"), "7", 3600 + 540)
+        added = {"karpenter.sh/do-not-disrupt": "4140s"}
+        assert isinstance(decide(on_karpenters_node(step, target=target, annotations=added)), Wait)
+
+    def test_gets_no_annotation_before_the_scheduler_knows_the_copy(self):
+        """Else it would provide room for neither."""
+        decision = decide(
+            on_karpenters_node(MigrationStep.PLACING, target=copy(node="", gated=True, ready=False))
+        )
+        assert isinstance(decision, Perform)
+        assert isinstance(decision.effect, RemoveSchedulingGate)
+
+    def test_gets_no_annotation_about_pods_on_other_nodes(self):
+        seen = observation(on_eviction(MigrationStep.STARTING, target="new"), target=copy(ready=False))
+        assert isinstance(decide(seen), Wait)
+
+    def test_gets_the_source_back_with_a_rollback_if_the_annotation_is_ours(self):
+        name = "karpenter.sh/do-not-disrupt"
+        ours = {name: "10s", DO_NOT_DISRUPT_ADDED_ANNOTATION: "true"}
+        assert name in metadata_to_remove(pod(annotations=ours))[1]
+        assert name not in metadata_to_remove(pod(annotations={name: "10s"}))[1]
+
+
 class TestTheStart:
     def test_ignores_windows(self):
         state = RuntimeState(Policy(windows=(CLOSED,)))
@@ -113,7 +160,7 @@ class TestTheStart:
         assert state.may_start(on_eviction(), NOW)
 
     def test_comes_before_balancing(self):
-        assert EVICTION in RuntimeState(Policy()).urgent_strategies
+        assert traits_of(EVICTION).urgent
 
     @pytest.mark.parametrize(
         ("reason", "goes_on"),
@@ -141,6 +188,13 @@ class TestParallelism:
         drain = [on_eviction(name=f"move-{number}") for number in range(100)]
         limits = raised_node_limits(drain, POLICY, drain[0].created)
         assert limits == {"old": 8}
+
+    def test_is_raised_so_that_it_ends_before_karpenter_removes_the_node(self):
+        drain = [on_eviction(name=f"move-{number}") for number in range(6)]
+        now = drain[0].created
+        assert raised_node_limits(drain, POLICY, now) == {"old": 1}
+        soon = {"old": now + timedelta(minutes=2), "new": now}
+        assert raised_node_limits(drain, POLICY, now, soon) == {"old": 3}
 
     def test_is_not_raised_for_other_moves(self):
         assert raised_node_limits([migration()], POLICY, NOW) == {}

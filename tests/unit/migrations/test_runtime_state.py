@@ -1,4 +1,4 @@
-"""One state that all code reads: what follows from it, and who hears of its changes."""
+"""The runtime state that all code reads: what follows from it, and which listeners get its changes."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -73,31 +73,31 @@ def test_an_extender_steers_without_a_webhook():
     assert replace(IDLE, steering=SteeringStatus(steers=True)).steers
 
 
-def test_subscribers_hear_of_changes_after_they_were_made_and_of_nothing_else():
-    holder, heard = RuntimeStateHolder(IDLE), []
+def test_subscribers_get_changes_after_they_were_made_and_nothing_else():
+    holder, received = RuntimeStateHolder(IDLE), []
 
     def note(before, after):
         assert holder.current is after
-        heard.append((before.is_stopping, after.is_stopping))
+        received.append((before.is_stopping, after.is_stopping))
 
     unsubscribe = holder.subscribe(note)
     holder.update(policy=Policy(), halts=())
-    assert heard == []
+    assert received == []
     holder.update(is_stopping=True)
-    assert heard == [(False, True)]
+    assert received == [(False, True)]
     unsubscribe()
     holder.update(is_stopping=False)
-    assert len(heard) == 1
+    assert len(received) == 1
 
 
 def test_a_subscriber_may_end_its_subscription_while_it_is_called():
-    holder, heard = RuntimeStateHolder(IDLE), []
+    holder, received = RuntimeStateHolder(IDLE), []
     ends = []
     ends.append(holder.subscribe(lambda *_: ends[0]()))
-    holder.subscribe(lambda *_: heard.append(1))
+    holder.subscribe(lambda *_: received.append(1))
     holder.update(is_stopping=True)
     holder.update(is_stopping=False)
-    assert heard == [1, 1]
+    assert received == [1, 1]
 
 
 def test_a_state_that_was_read_does_not_change():

@@ -1,4 +1,4 @@
-"""Before the source is evicted: the request is on record, and nobody is preempted."""
+"""Before the source pod is evicted: the request is recorded, and no pod is preempted."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -28,7 +28,7 @@ def at_eviction(**more):
     [
         pytest.param(0, effects.EvictSource, id="in a quiet move, that of the step will do"),
         pytest.param(3, effects.EvictSource, id="a few seconds later, too"),
-        pytest.param(4, effects.RecordEviction, id="after waiting for a budget, it is put on record anew"),
+        pytest.param(4, effects.RecordEviction, id="after waiting for a budget, it is recorded again"),
         pytest.param(-1, effects.RecordEviction, id="nor does one count that is still to come"),
     ],
 )

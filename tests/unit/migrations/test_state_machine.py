@@ -1,4 +1,4 @@
-"""What is seen at a step decides what follows; whatever is seen, the promises hold."""
+"""The decision at each step follows from the observation, and the promises hold for any observation."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -50,7 +50,7 @@ def steps_of(handover):
 
 
 @st.composite
-def scenes(draw):
+def drawn_observations(draw):
     """Anything that may be seen at any step, sensible or not."""
     handover = draw(st.sampled_from([Handover.ADOPT, Handover.COPY, Handover.EVICT]))
     step = draw(st.sampled_from(steps_of(handover)))
@@ -100,7 +100,7 @@ def scenes(draw):
     )  # fmt: skip
 
 
-@given(scenes())
+@given(drawn_observations())
 def test_whatever_is_seen_the_table_knows_what_follows(seen):
     decision = decide(seen)
     if isinstance(decision, Transition):
@@ -113,14 +113,14 @@ def test_whatever_is_seen_the_table_knows_what_follows(seen):
         )
 
 
-@given(scenes())
+@given(drawn_observations())
 def test_a_copy_is_deleted_only_on_the_way_back(seen):
     decision = decide(seen)
     if isinstance(decision, Perform) and isinstance(decision.effect, effects.DeleteCopy):
         assert step_of(seen.migration) in {Step.ROLLING_BACK, Step.FAILED}
 
 
-@given(scenes())
+@given(drawn_observations())
 def test_the_source_is_evicted_only_while_it_is_ours_and_its_copy_serves(seen):
     decision = decide(seen)
     if isinstance(decision, Perform) and isinstance(decision.effect, effects.EvictSource):
@@ -132,8 +132,8 @@ def test_the_source_is_evicted_only_while_it_is_ours_and_its_copy_serves(seen):
             assert not seen.target.is_terminating
 
 
-@given(scenes())
-def test_the_eviction_is_called_off_only_with_the_marks_gone_and_the_source_standing(seen):
+@given(drawn_observations())
+def test_the_eviction_is_cancelled_only_with_the_marks_gone_and_the_source_standing(seen):
     decision = decide(seen)
     if step_of(seen.migration) is not Step.EVICTING or not isinstance(decision, Transition):
         return
@@ -142,7 +142,7 @@ def test_the_eviction_is_called_off_only_with_the_marks_gone_and_the_source_stan
         assert not seen.source_is_ours
 
 
-@given(scenes())
+@given(drawn_observations())
 def test_what_must_be_on_record_is(seen):
     decision = decide(seen)
     if isinstance(decision, Transition):
@@ -157,7 +157,7 @@ def test_what_must_be_on_record_is(seen):
             assert is_checkpoint(seen.migration, after)
 
 
-@given(scenes())
+@given(drawn_observations())
 def test_nothing_waits_for_a_time_that_has_passed(seen):
     decision = decide(seen)
     if isinstance(decision, Wait) and decision.until is not None:
@@ -186,7 +186,7 @@ def test_nothing_waits_for_a_time_that_has_passed(seen):
             Step.EVICTING,
             {"target": copy(), "now": NOW + timedelta(hours=1)},
             effects.UnlabelSource,
-            id="what is called off at the eviction begins with the marks",
+            id="cancelling at the eviction begins with the labels",
         ),
         pytest.param(
             Step.ADOPTING,
@@ -238,14 +238,16 @@ def test_what_happened(step, more, event):
     assert decision.event is event
 
 
-def test_beside_a_copy_that_is_not_ready_any_more_nobody_is_evicted():
+def test_no_source_is_evicted_beside_a_copy_that_is_no_longer_ready():
     seen = observation(migration(Step.EVICTING), target=copy(ready=False))
     assert isinstance(decide(seen), Wait)
     late = replace(seen, now=NOW + timedelta(hours=1))
-    assert isinstance(decide(late).effect, effects.UnlabelSource), "called off in the end"
+    assert isinstance(decide(late).effect, effects.UnlabelSource), "cancelled in the end"
 
 
-def test_a_copy_that_serves_goes_within_its_budget_and_only_if_that_takes_too_long_without():
+def test_a_serving_copy_is_removed_within_its_budget():
+    """It is deleted without the budget only if that takes too long."""
+
     def way_back(now, **more):
         return decide(observation(migration(Step.ROLLING_BACK), target=copy(**more), now=now)).effect
 
@@ -254,8 +256,8 @@ def test_a_copy_that_serves_goes_within_its_budget_and_only_if_that_takes_too_lo
     assert not way_back(NOW + POLICY.migration_timeout).within_budget
 
 
-def test_what_arrives_after_a_migration_came_to_nothing_goes_but_never_what_was_moved():
-    """Requests of a process that has long ended: a copy, or the lock."""
+def test_late_leftovers_of_a_failed_migration_are_removed():
+    """Requests of a process that ended long ago: a copy, or the lock. What was moved is never removed."""
 
     def after(step, **more):
         over = migration(step, status={"finished_at": NOW}, finalizers=())
@@ -271,7 +273,7 @@ def test_a_migration_is_settled_when_available_and_noticed():
     seen = observation(migration(Step.SETTLING), target=copy(), owner=replica_set(min_ready_s=60))
     assert decide(seen).until == NOW + timedelta(seconds=61)
     early = replace(seen, owner=replica_set(), now=NOW + timedelta(seconds=10))
-    assert decide(early).until == NOW + timedelta(seconds=11), "ready at 0.9 s is told as ready at 0"
+    assert decide(early).until == NOW + timedelta(seconds=11), "ready at 0.9 s is reported as ready at 0"
     assert decide(replace(early, now=NOW + timedelta(seconds=11))).event is Trigger.SETTLED
     at_once = replace(early, policy=replace(POLICY, settle_time=timedelta()), now=NOW)
     assert decide(at_once).event is Trigger.SETTLED

@@ -1,4 +1,4 @@
-"""Before a pod is evicted: who gets a temporary budget, and which budgets stand in the way."""
+"""Before an eviction: which pods get a temporary budget, and which budgets prevent the eviction."""
 
 import msgspec
 import pytest
@@ -27,7 +27,7 @@ def test_several_replicas_without_a_budget_get_one_for_the_time_being():
     assert isinstance(seen.effect, CreateBudget)
 
 
-def test_pods_of_a_job_get_none_because_nobody_could_compute_it():
+def test_pods_of_a_job_get_none_because_it_has_no_scale():
     job = replica_set(kind="Job", api_version="batch/v1")
     assert isinstance(protecting(observation(at(MigrationStep.PROTECTING), owner=job)), Transition)
 
@@ -46,7 +46,8 @@ def test_a_pod_that_has_not_begun_to_run_goes_whatever_budgets_say():
 
 
 @pytest.mark.parametrize(("strategy", "goes_on"), [("FailedPods", True), ("LoadBalancing", False)])
-def test_a_failing_pod_is_evicted_out_of_a_rollout_that_it_holds_up_and_others_are_not(strategy, goes_on):
+def test_only_failing_pods_are_evicted_from_a_rollout(strategy, goes_on):
+    """A failing pod blocks the rollout, so it may leave."""
     moving = at(MigrationStep.EVICTING)
     moving = msgspec.structs.replace(moving, spec=msgspec.structs.replace(moving.spec, strategy=strategy))
     rolling_out = replica_set(
@@ -70,7 +71,7 @@ def test_a_pod_whose_replacement_would_not_come_back_is_evicted_as(because):
     assert isinstance(seen.effect, EvictSource)
 
 
-def test_a_pod_is_not_evicted_once_nobody_steers_its_replacement_any_more():
+def test_a_pod_is_not_evicted_once_its_replacement_is_not_steered():
     calling_off = evicting(observation(at(MigrationStep.EVICTING), source=pod(marked=True)))
     assert isinstance(calling_off, Perform)
     assert isinstance(calling_off.effect, UnlabelSource), "first the lock goes, which fences off an eviction"
@@ -79,7 +80,8 @@ def test_a_pod_is_not_evicted_once_nobody_steers_its_replacement_any_more():
     assert (seen.failure, seen.final) == ("Unsteered", False)
 
 
-def test_a_budget_that_the_disruption_controller_never_sees_is_waited_for_until_the_attempt_is_over():
+def test_an_unsynced_budget_is_waited_for():
+    """The disruption controller never sees it; the wait ends with the attempt."""
     ours = BudgetRecord(
         "shop/web-1-rescheduler-pdb", "shop", owners=(US,), disruptions_allowed=0, is_current=False
     )

@@ -1,4 +1,4 @@
-"""The table says what can follow what, and nothing else can."""
+"""The table lists every transition, and no other happens."""
 
 import pytest
 
@@ -86,7 +86,8 @@ def test_what_has_been_touched_is_undone_before_a_migration_fails(handover):
     assert ends == [Trigger.LOCKED]
 
 
-def test_at_the_eviction_a_source_that_goes_is_ours_to_follow_and_never_a_reason_to_undo():
+def test_a_terminating_source_is_no_reason_to_roll_back():
+    """At the step Evicting, the eviction may be ours."""
     for handover in CHOSEN:
         assert (MigrationStep.EVICTING, Trigger.SOURCE_GONE) not in TRANSITIONS[handover]
         assert not is_reversible(next_step(handover, MigrationStep.EVICTING, Trigger.SOURCE_LEFT))

@@ -1,4 +1,4 @@
-"""Which pods may be moved: every sentence of "never moved", with what lifts it."""
+"""Which pods may be moved: each protection, and what lifts it."""
 
 import dataclasses
 from collections.abc import Callable
@@ -113,17 +113,17 @@ PROTECTED: list[tuple[Reason, Callable[[], ClusterBuilder]]] = [
 @pytest.mark.parametrize(
     ("reason", "build"), [pytest.param(*each, id=f"{each[0]}-{at}") for at, each in enumerate(PROTECTED)]
 )
-def test_nobody_moves_a_pod_that_is_protected(reason, build):
+def test_a_protected_pod_is_not_moved(reason, build):
     assert reasons(build()) == [reason]
 
 
-EXEMPT_IN_MAINTENANCE = {Reason.OWN_POD, Reason.COOLING_DOWN}
+EXEMPT_IN_MAINTENANCE = {Reason.OWN_POD, Reason.COOLING_DOWN, Reason.TOO_YOUNG}
 
 
 @pytest.mark.parametrize(
     ("reason", "build"), [pytest.param(*each, id=f"{each[0]}-{at}") for at, each in enumerate(PROTECTED)]
 )
-def test_nor_does_maintenance_except_for_our_own_and_those_that_were_moved_lately(reason, build):
+def test_nor_does_maintenance_except_for_our_own_and_those_that_came_lately(reason, build):
     found = reasons(build(), urgent=True)
     assert found == ([] if reason in EXEMPT_IN_MAINTENANCE else [reason])
 
@@ -207,8 +207,8 @@ def test_a_pod_that_was_moved_lately_leaves_a_node_in_maintenance_all_the_same()
 
 def test_one_that_could_not_be_moved_is_not_tried_again_at_once_even_in_maintenance():
     lately = {"uid-of-pod-shop-web-1-0": NOW - 60.0}
-    told = cooled_by(urgent=True, recent_moves=lately, failed_moves=lately)
-    assert told == "its migration failed 1m ago; podCooldown is 30m"
+    reported = cooled_by(urgent=True, recent_moves=lately, failed_moves=lately)
+    assert reported == "its migration failed 1m ago; podCooldown is 30m"
 
 
 @pytest.mark.parametrize("status", ["pending", "in-progress"])
@@ -226,6 +226,43 @@ def test_a_pod_that_a_migration_is_moving_now_stays():
     refusal = Eligibility(snapshot, POLICY, urgent=True).refusal(snapshot.pods.row[POD])
     assert refusal is not None
     assert refusal.reason == Reason.ALREADY_MOVING
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "moves"),
+    [
+        pytest.param("rescheduling=enabled", {"rescheduling": "enabled"}, True, id="opted in"),
+        pytest.param("rescheduling=enabled", {}, False, id="not opted in"),
+        pytest.param("rescheduling!=off", {}, True, id="not opted out"),
+        pytest.param("rescheduling!=off", {"rescheduling": "off"}, False, id="opted out"),
+        pytest.param("kubernetes.io/metadata.name in (shop,bank)", {}, True, id="selected by its name"),
+        pytest.param("", {"rescheduling": "off"}, True, id="no selector selects every namespace"),
+    ],
+)
+@pytest.mark.parametrize("urgent", [False, True])
+def test_namespaces_opt_in_and_out_by_their_labels(selector, labels, moves, urgent):
+    selecting = policy(namespace_selector=parse_selector(selector))
+    found = reasons(web().namespace("shop", **labels), selecting, urgent=urgent)
+    assert found == ([] if moves else [Reason.NAMESPACE_NOT_SELECTED])
+
+
+def test_a_namespace_with_unknown_labels_is_not_selected():
+    """Else a saved cluster without namespaces, or a missing permission, would undo every opt-out."""
+    selecting = policy(namespace_selector=parse_selector("rescheduling!=off"))
+    snapshot = web().snapshot()
+    refusal = Eligibility(snapshot, selecting, urgent=False).refusal(snapshot.pods.row[POD])
+    assert refusal is not None
+    assert refusal.detail == (
+        "the labels of namespace shop are not known; namespaceSelector is rescheduling!=off"
+    )
+
+
+def test_maintenance_that_includes_system_pods_empties_nodes_of_all_namespaces():
+    selecting = policy(
+        namespace_selector=parse_selector("rescheduling=enabled"), maintenance_includes_system=True
+    )
+    assert reasons(web().namespace("shop"), selecting, urgent=True) == []
+    assert reasons(web().namespace("shop"), selecting) == [Reason.NAMESPACE_NOT_SELECTED]
 
 
 def test_excluded_pods_and_high_priorities_stay():
@@ -251,7 +288,7 @@ def test_bare_pods_stay_unless_included():
         ),
     ],
 )
-def test_only_maintenance_moves_system_pods_and_only_if_told_to(key, parts, reason):
+def test_only_maintenance_moves_system_pods_and_only_if_configured(key, parts, reason):
     built = two_nodes().pod(key, on="a", **parts)
     includes = policy(maintenance_includes_system=True)
     assert reasons(built, includes, key) == [reason]
@@ -294,7 +331,7 @@ def test_when_adopt_moves_under_a_budget_that_allows_nothing(setting, urgent, mo
     assert found == ([] if moves else [Reason.BUDGET_SPENT])
 
 
-def test_a_budget_with_something_left_keeps_nobody():
+def test_a_budget_that_allows_disruptions_protects_no_pod():
     assert reasons(covered(1)) == []
 
 
@@ -321,6 +358,81 @@ def test_two_budgets_make_every_eviction_fail_whatever_they_allow():
     assert reasons(built, policy(move_under_zero_budget=ZeroBudget.ALWAYS), urgent=True) == [
         Reason.SEVERAL_BUDGETS
     ]
+
+
+ALWAYS = policy(move_under_zero_budget=ZeroBudget.ALWAYS)
+
+
+@pytest.mark.parametrize(
+    ("healthy", "desired", "refused"),
+    [
+        pytest.param(2, 2, [], id="minAvailable 2 of 2: the copy allows one eviction"),
+        pytest.param(
+            2, 3, [Reason.BUDGET_UNSATISFIABLE, Reason.BUDGET_SPENT], id="minAvailable 3 of 2: never"
+        ),
+        pytest.param(1, 2, [Reason.BUDGET_SPENT], id="one is not healthy: not before it is"),
+        pytest.param(1, 1, [], id="one is not healthy, but not needed"),
+        pytest.param(0, 2, [Reason.BUDGET_SPENT], id="none is healthy"),
+    ],
+)
+def test_a_copy_is_made_only_if_the_budget_then_allows_the_eviction(healthy, desired, refused):
+    built = covered(0, healthy=healthy, desired=desired, expected=2)
+    assert reasons(built, ALWAYS) == refused
+
+
+def test_the_eviction_of_an_unready_pod_needs_one_healthy_pod_less():
+    built = web(ready=False)
+    covered = {"selector": {"app": "web"}, "allowed": 0, "expected": 2}
+    assert reasons(built.budget("shop/web", **covered, healthy=1, desired=2), ALWAYS) == []
+    assert reasons(built.budget("shop/web", **covered, healthy=0, desired=2), ALWAYS) == [Reason.BUDGET_SPENT]
+    assert reasons(built.budget("shop/web", **covered, healthy=2, desired=3), ALWAYS) == []
+
+
+def test_unready_siblings_that_may_move_at_the_same_time_count_with_their_copies():
+    """Else replicas that fail on the same node would wait for each other for ever."""
+    built = web(ready=False)
+    built = built.budget("shop/web", selector={"app": "web"}, allowed=0, expected=2, healthy=0, desired=2)
+    one, both = (dataclasses.replace(ALWAYS, max_concurrent_per_workload=count) for count in (1, 2))
+    assert reasons(built, one) == [Reason.BUDGET_SPENT]
+    assert reasons(built, both) == []
+    ready = covered(0, healthy=1, desired=2, expected=2)
+    assert reasons(ready, both) == [Reason.BUDGET_SPENT], "its sibling may be ready in a moment"
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param({"observedGeneration": 0}, id="out of date"),
+        pytest.param(
+            {"conditions": [{"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed"}]},
+            id="not synced",
+        ),
+    ],
+)
+def test_counts_that_are_not_those_of_the_budget_now_refuse_nothing(status):
+    assert reasons(covered(0, healthy=2, desired=3, expected=2, status=status), ALWAYS) == []
+
+
+def test_a_replica_that_is_missing_now_may_meet_the_budget_soon():
+    built = two_nodes().deployment("shop/web", replicas=3, on=["a", "b"])
+    built = built.budget("shop/web", selector={"app": "web"}, allowed=0, healthy=2, desired=3, expected=2)
+    assert reasons(built, ALWAYS) == [Reason.BUDGET_SPENT]
+
+
+def test_all_workloads_under_a_budget_count_together():
+    built = web().deployment("shop/api", replicas=2, on=["a", "b"])
+    under = {"selector": {}, "allowed": 0, "healthy": 4, "expected": 4}
+    assert reasons(built.budget("shop/all", **under, desired=4), ALWAYS) == []
+    assert reasons(built.budget("shop/all", **under, desired=5), ALWAYS) == [
+        Reason.BUDGET_UNSATISFIABLE,
+        Reason.BUDGET_SPENT,
+    ]
+
+
+def test_a_bare_pod_is_not_copied_in_vain_either():
+    built = one_pod(labels={"app": "web"})
+    built = built.budget("shop/web", selector={"app": "web"}, allowed=0, healthy=1, desired=2, expected=1)
+    assert reasons(built, ALWAYS) == [Reason.BUDGET_UNSATISFIABLE, Reason.BUDGET_SPENT]
 
 
 def stateful(replicas: int = 2, **parts) -> ClusterBuilder:
@@ -437,7 +549,7 @@ def test_pods_of_a_workload_that_is_being_deleted_stay(kind):
     assert reasons(built) == [Reason.TERMINATING]
 
 
-def test_bare_pods_without_uids_are_told_apart():
+def test_bare_pods_without_uids_are_distinguished():
     asked = {"rescheduler.dev/handover": "Evict"}
     built = two_nodes().pod("shop/one", on="a", metadata={"uid": ""})
     built.pod("shop/other", on="a", metadata={"uid": ""}, annotations=asked)

@@ -1,4 +1,4 @@
-"""What is told about a pod and about a node."""
+"""The explanation of a pod and of a node."""
 
 import dataclasses
 
@@ -34,7 +34,7 @@ def forbidden(found: NodeAvailability | None) -> dict[str, list[str]]:
     return {each.reason: [name for name, _ in each.nodes] for each in found.forbidden}
 
 
-def test_a_pod_that_may_move_is_told_how_and_where():
+def test_a_pod_that_may_move_is_reported_how_and_where():
     found = explain_pod(shop().snapshot(), POLICY, "shop/web-1-0")
     assert found.may_move
     assert (found.node, found.handover, found.why) == (
@@ -67,13 +67,13 @@ def test_a_node_that_several_rules_forbid_stands_under_each():
 def test_in_words_it_reads_like_the_scheduler_but_with_numbers():
     found = explain_pod(shop().snapshot(), POLICY, "shop/web-1-0").places
     assert found is not None
-    told = availability_message(found)
-    assert told.startswith("1/6 nodes are available: ")
-    assert "1 Insufficient cpu (full requests 2000m cpu, 1000m of 1000m free)" in told
-    assert "taint gpu=yes:NoSchedule" in told
+    reported = availability_message(found)
+    assert reported.startswith("1/6 nodes are available: ")
+    assert "1 Insufficient cpu (full requests 2000m cpu, 1000m of 1000m free)" in reported
+    assert "taint gpu=yes:NoSchedule" in reported
 
 
-def test_all_that_protects_a_pod_is_told_also_for_maintenance():
+def test_all_that_protects_a_pod_is_reported_also_for_maintenance():
     built = shop().pod("kube-system/dns", on="a", annotations={"karpenter.sh/do-not-disrupt": "true"})
     policy = dataclasses.replace(POLICY, maintenance_includes_system=True)
     found = explain_pod(built.snapshot(), policy, "kube-system/dns")
@@ -112,7 +112,7 @@ def test_a_pod_or_node_that_is_not_there():
         explain_node(snapshot, POLICY, "nowhere")
 
 
-def test_a_node_is_told_with_its_loads_and_what_keeps_its_pods():
+def test_a_node_is_reported_with_its_loads_and_what_keeps_its_pods():
     built = shop().daemon_set("shop/agent", on=["a"], cpu="1")
     found = explain_node(built.snapshot(), POLICY, "a")
     assert (found.loads["cpu"], found.takes_none) == (75.0, "")
@@ -121,7 +121,7 @@ def test_a_node_is_told_with_its_loads_and_what_keeps_its_pods():
     assert (web.pod, web.handover, web.kept_by, web.targets) == ("shop/web-1-0", Handover.ADOPT, (), 1)
 
 
-def test_a_node_is_told_with_what_could_come():
+def test_a_node_is_reported_with_what_could_come():
     found = explain_node(shop().snapshot(), POLICY, "b")
     assert (found.could_come, found.could_come_examples) == (1, ("shop/web-1-0",))
     assert explain_node(shop().snapshot(), POLICY, "full").could_come == 0
@@ -133,7 +133,7 @@ def test_a_node_that_takes_nothing_says_why(node, why):
     assert (found.takes_none, found.could_come) == (why, 0)
 
 
-def test_on_a_node_in_maintenance_pods_are_judged_as_maintenance_does():
+def test_on_a_node_in_maintenance_pods_are_evaluated_as_maintenance_does():
     built = shop().stateful_set("shop/db", replicas=1, on=["old"])
     (tenant,) = explain_node(built.snapshot(), POLICY, "old").tenants
     assert tenant.kept_by == ()

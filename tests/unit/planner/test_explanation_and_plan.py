@@ -1,4 +1,4 @@
-"""`explain` and a plan agree: what it says may move does, what it says stays stays for the same reason."""
+"""`explain` and the plan agree on which pods move, which stay, and why."""
 
 import dataclasses
 
@@ -6,23 +6,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rescheduler.config.move_limits import Window
 from rescheduler.config.policy import Policy, ZeroBudget
-from rescheduler.config.policy_blocks import Window
 from rescheduler.planner import explanation
 from rescheduler.planner.explanation import explain_node, explain_pod
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.planner.reasons import Reason
 from tests.battery.scenarios import random_cluster
 from tests.building import NOW, ClusterBuilder, cluster
+from tests.scripted_strategies import ScriptedStrategy
 from tests.unit.rules.random_clusters import random_cluster as random_traits
-from tests.wishing import Wishes
 
 POLICY = Policy()
 GROUP = "scheduling.x-k8s.io/pod-group"
 
 
-def troubled(seed: int) -> ClusterBuilder:
-    """With siblings that are not ready, and budgets that are spent or out of date."""
+def with_failures(seed: int) -> ClusterBuilder:
+    """Add siblings that are not ready, and budgets that are spent or out of date."""
     built = random_cluster(seed)
     pods = [each for each in built.objects if each["kind"] == "Pod"]
     for number, each in enumerate(pods):
@@ -44,16 +44,16 @@ def troubled(seed: int) -> ClusterBuilder:
 )
 def test_a_plan_that_wants_to_move_a_pod_does_what_explain_said(seed, traits, urgent, steered, zero):
     policy = dataclasses.replace(POLICY, move_under_zero_budget=zero)
-    snapshot = (random_traits(seed) if traits else troubled(seed)).snapshot()
+    snapshot = (random_traits(seed) if traits else with_failures(seed)).snapshot()
     for key in list(snapshot.pods.row):
-        told = explain_pod(snapshot, policy, key, steered=steered)
-        if told.places is None or told.group or not told.places.available:
+        reported = explain_pod(snapshot, policy, key, steered=steered)
+        if reported.places is None or reported.group or not reported.places.available:
             continue
-        kept_by = told.kept_in_maintenance_by if urgent else told.kept_by
-        wishes = Wishes({key: told.places.available[0]}, urgent=urgent)
-        found = build_plan(snapshot, policy, [wishes], steered=steered)
+        kept_by = reported.kept_in_maintenance_by if urgent else reported.kept_by
+        scripted = ScriptedStrategy({key: reported.places.available[0]}, urgent=urgent)
+        found = build_plan(snapshot, policy, [scripted], steered=steered)
         assert [(move.pod, move.handover) for move in found.moves] == (
-            [] if kept_by else [(key, told.handover)]
+            [] if kept_by else [(key, reported.handover)]
         ), (key, kept_by, found.refused)
         assert [each.reason for each in found.refused] == [each.reason for each in kept_by[:1]]
 
@@ -85,7 +85,7 @@ def test_a_group_that_is_larger_than_what_may_move_at_once_stays(limit):
     assert reasons(pair(), policy) == [
         (Reason.GROUP_TOO_LARGE, "its group has 2 pods that move together; the limit is 1")
     ]
-    found = build_plan(pair().snapshot(), policy, [Wishes({"shop/one": "b", "shop/two": "b"})])
+    found = build_plan(pair().snapshot(), policy, [ScriptedStrategy({"shop/one": "b", "shop/two": "b"})])
     assert found.moves == ()
     assert {str(each.reason) for each in found.refused} == {Reason.GROUP_TOO_LARGE}
 
@@ -93,8 +93,8 @@ def test_a_group_that_is_larger_than_what_may_move_at_once_stays(limit):
 def test_a_limit_that_cuts_through_a_group_leaves_it_whole():
     built = pair().pod("shop/alone", on="a")
     policy = dataclasses.replace(POLICY, max_reschedule_pods=2)
-    wishes = Wishes({"shop/alone": "b"}, {"shop/one": "b", "shop/two": "b"})
-    found = build_plan(built.snapshot(), policy, [wishes])
+    scripted = ScriptedStrategy({"shop/alone": "b"}, {"shop/one": "b", "shop/two": "b"})
+    found = build_plan(built.snapshot(), policy, [scripted])
     assert [move.pod for move in found.moves] == ["shop/alone"]
     assert {each.subject: each.reason for each in found.refused} == dict.fromkeys(
         ("shop/one", "shop/two"), Reason.PLAN_FULL
@@ -111,7 +111,7 @@ def test_outside_the_windows_it_says_so_as_a_plan_does():
     for snapshot, is_open in ((noon, False), (at_night, True)):
         assert explain_pod(snapshot, night, "shop/one").in_window is is_open
         assert explain_node(snapshot, night, "a").in_window is is_open
-        assert bool(build_plan(snapshot, night, [Wishes({"shop/one": "b"})]).moves) is is_open
+        assert bool(build_plan(snapshot, night, [ScriptedStrategy({"shop/one": "b"})]).moves) is is_open
 
 
 def test_a_node_says_whether_every_pod_was_asked(monkeypatch):

@@ -1,4 +1,4 @@
-"""What `explain` says of each node, against the simulator's scheduler, which was written apart from it."""
+"""The verdicts of `explain` on each node, compared with the simulator's independent scheduler."""
 
 import copy
 from collections import defaultdict
@@ -24,7 +24,7 @@ POLICY = Policy()
 
 
 def admitted(built: ClusterBuilder) -> ClusterBuilder:
-    """With label keys merged into selectors, as the API server does when it admits a pod."""
+    """Merge label keys into selectors, as the API server does at admission."""
     found = cluster()
     for item in copy.deepcopy(built.objects):
         if item["kind"] == "Pod":
@@ -50,7 +50,7 @@ def _merge(term: dict, labels: dict) -> None:
 def refusals_by_the_scheduler(
     built: ClusterBuilder, key: str, *, source_stays: bool
 ) -> tuple[bool, dict[str, set]]:
-    """Whether it refuses a copy of that pod on sight; and what its filters say to it, by node."""
+    """Whether it refuses a copy of that pod on every node; and what its filters say, by node."""
     newest = {(each["kind"], _key(each)): each for each in built.objects}
     view = SchedulerCache.of(newest.values())
     source = PodInfo(newest["Pod", key])
@@ -89,13 +89,13 @@ def test_each_node_is_forbidden_by_the_same_filters_in_the_same_words(seed):
             continue  # a new volume would have to be made for a copy first
         stays = explained.handover is None or explained.handover.source_stays
         is_refused, truth = refusals_by_the_scheduler(built, key, source_stays=stays)
-        told = refusals_explained(explained.places)
+        reported = refusals_explained(explained.places)
         for name, node in snapshot.nodes.row.items():
             if name == explained.node:
-                assert told[name] == {("AlreadyHere", "node(s) were already running the pod")}
+                assert reported[name] == {("AlreadyHere", "node(s) were already running the pod")}
                 continue
-            mine = {each for each in told[name] if each[0] not in OURS}
-            # Who is refused on sight, wherever it might go, is not asked about further.
+            mine = {each for each in reported[name] if each[0] not in OURS}
+            # A pod that is refused on every node is not asked about further.
             assert mine == truth[name] or (is_refused and mine > truth[name]), (key, name)
             record = snapshot.nodes.records[node]
             open_to = record.is_ready and not record.unschedulable and not in_maintenance(record)

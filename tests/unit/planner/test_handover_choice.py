@@ -1,4 +1,4 @@
-"""How a pod would be moved, and why."""
+"""Which handover is chosen for a pod, and why."""
 
 import dataclasses
 
@@ -167,7 +167,7 @@ def test_adopt_can_be_asked_for_where_no_surge_is_allowed():
     assert chosen(recreate, ReplicaSet=Handover.ADOPT) is Handover.ADOPT
 
 
-def test_an_annotation_that_names_no_handover_is_told_about():
+def test_an_annotation_that_names_no_handover_is_reported():
     found = choice(web(annotations={"rescheduler.dev/handover": "Teleport"}))
     assert isinstance(found, ImpossibleHandover)
     assert found.reason is Reason.HANDOVER_IMPOSSIBLE
@@ -177,12 +177,12 @@ def test_an_annotation_that_names_no_handover_is_told_about():
 @pytest.mark.parametrize(
     ("pod", "kind", "asked"),
     [
-        pytest.param("shop/db-0", "StatefulSet", Handover.ADOPT, id="a StatefulSet adopts nobody"),
+        pytest.param("shop/db-0", "StatefulSet", Handover.ADOPT, id="a StatefulSet adopts no pods"),
         pytest.param(
             "shop/db-0", "StatefulSet", Handover.COPY, id="a copy would be one more than the controller wants"
         ),
-        pytest.param("shop/tool", "Pod", Handover.EVICT, id="nobody would replace it"),
-        pytest.param("shop/tool", "Pod", Handover.ADOPT, id="there is nobody to adopt it"),
+        pytest.param("shop/tool", "Pod", Handover.EVICT, id="no controller would replace it"),
+        pytest.param("shop/tool", "Pod", Handover.ADOPT, id="there is no controller to adopt it"),
     ],
 )
 def test_what_can_not_be_done_is_refused_even_if_asked_for(pod, kind, asked):

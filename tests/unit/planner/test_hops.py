@@ -1,4 +1,4 @@
-"""Pods that are better placed elsewhere than where they are to go: straight there, or by way of a stop."""
+"""Pods whose target becomes free later: moved directly, or with a hop."""
 
 from collections.abc import Iterator
 
@@ -89,7 +89,7 @@ def test_a_pod_that_comes_home_does_not_leave():
 
 
 class _Back(Routes):
-    """And from the last station home."""
+    """Then moves the pod back from its last node."""
 
     def propose(self, view: View) -> Iterator[Proposal | NodeProposal]:
         yield from super().propose(view)

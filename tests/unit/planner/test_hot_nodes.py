@@ -1,4 +1,4 @@
-"""A node is hot when it was too hot for several checks in a row."""
+"""A node counts as hot after several consecutive checks above its threshold."""
 
 import random
 
@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rescheduler.cluster.trusted_usage import HotNodeHistory, hot_subjects
 from rescheduler.config.policy import UsageSource
-from rescheduler.planner.strategy_view import HotNodeHistory, hot_subjects
+from rescheduler.daemon.checker import heating_nodes
 
 METRICS = UsageSource.METRICS
 CHECKS = 3
@@ -28,7 +29,7 @@ def test_a_node_that_stays_too_hot_is_hot():
     assert seen({"a"}, {"a"}, {"a"}, {"a"}) == {"a"}
 
 
-def test_one_cooler_check_begins_the_count_anew():
+def test_one_cooler_check_restarts_the_count():
     assert seen({"a"}, {"a"}, {}, {"a"}) == set()
     assert seen({"a"}, {"a"}, {}, {"a"}, {"a"}, {"a"}) == {"a"}
 
@@ -50,7 +51,7 @@ def test_load_from_requests_does_not_fluctuate_so_it_counts_at_once():
     assert seen({"a"}, source=UsageSource.REQUESTS) == {"a"}
 
 
-def test_load_from_another_source_begins_the_count_anew():
+def test_load_from_another_source_restarts_the_count():
     heat = HotNodeHistory()
     for source in (METRICS, METRICS, UsageSource.PROMETHEUS):
         heat = heat.after({"a"}, source)
@@ -95,3 +96,12 @@ def test_fifty_noisy_checks_around_a_threshold_seldom_make_a_node_hot():
         heat = heat.after(too_hot, METRICS)
         hot_checks += bool(hot_subjects(heat, too_hot, CHECKS))
     assert hot_checks == 0
+
+
+def test_nodes_that_are_not_hot_for_long_enough_are_named_from_the_first_check_on():
+    """A dry run that says nothing for three checks looks broken."""
+    first = HotNodeHistory().after(["b", ("ResourceOptimization", "a")], UsageSource.METRICS)
+    assert heating_nodes(first, 3) == ("a in 1 of 3 checks", "b in 1 of 3 checks")
+    third = first.after(["b"], UsageSource.METRICS).after(["b"], UsageSource.METRICS)
+    assert heating_nodes(third, 3) == ()
+    assert heating_nodes(HotNodeHistory().after(["b"], UsageSource.REQUESTS), 3) == (), "not smoothed"

@@ -1,10 +1,10 @@
-"""How far nodes in maintenance are: counted as an operator would, with what keeps the rest."""
+"""The progress of nodes in maintenance, and what keeps the remaining pods."""
 
 from dataclasses import replace
 
-from rescheduler.api.well_known_names import MAINTENANCE_LABEL
+from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION, MAINTENANCE_LABEL
 from rescheduler.config.policy import Policy
-from rescheduler.planner.maintenance_status import NOT_ENABLED, maintenance_status
+from rescheduler.planner.explanation import NOT_ENABLED, maintenance_status
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.strategies.node_maintenance import NodeMaintenance
 from tests.building import cluster
@@ -15,7 +15,7 @@ POLICY = replace(Policy(), enabled_strategies=("NodeMaintenance",))
 def state(built, **more):
     snapshot = built.snapshot()
     made = build_plan(snapshot, POLICY, [NodeMaintenance()])
-    return maintenance_status(snapshot, made, **more)
+    return maintenance_status(snapshot, made, POLICY, **more)
 
 
 def shop():
@@ -53,9 +53,27 @@ def test_of_many_that_cannot_be_moved_some_are_named_and_the_others_counted():
     assert old.blocked[-1] == "and 4 more"
 
 
-def test_a_label_that_nobody_heeds_is_said_so():
+def test_a_label_without_the_strategy_is_reported():
     (old,) = state(shop().deployment("shop/web", replicas=1, on=["old"]), enabled=False)
     assert old.message == NOT_ENABLED
+
+
+def test_a_node_that_a_command_drains_is_not_said_to_be_left_alone():
+    """`rescheduler drain` cordons in the name of NodeMaintenance, whether or not the strategy is enabled."""
+    old = cluster().node(
+        "old",
+        labels={MAINTENANCE_LABEL: "true"},
+        annotations={CORDONED_BY_ANNOTATION: "NodeMaintenance"},
+        cordoned=True,
+    )
+    (found,) = state(old.node("new").deployment("shop/web", replicas=1, on=["old"]), enabled=False)
+    assert found.message == "1 pod is still there"
+
+
+def test_pods_that_are_already_going_are_distinguished():
+    built = shop().pod("shop/going", on="old", deleted="2026-03-02T11:59:59Z")
+    (old,) = state(built)
+    assert old.message == "1 pod is still there, of which 1 is terminating"
 
 
 def test_of_named_nodes_it_does_not_matter_whether_they_are_labelled():

@@ -1,4 +1,4 @@
-"""Before a move is executed it is checked again, against the cluster as it is by then."""
+"""A move is validated again on the current cluster before it is executed."""
 
 import dataclasses
 
@@ -44,7 +44,7 @@ CHANGED = [
     pytest.param(
         lambda it: it.pod(MOVE.pod, **web(annotations={"karpenter.sh/do-not-disrupt": "true"})),
         Reason.DO_NOT_DISRUPT,
-        id="somebody protects it now",
+        id="a protection was added",
     ),
     pytest.param(
         lambda it: it.pod(MOVE.pod, **web(deleted="2026-03-02T12:00:30Z")),
@@ -80,7 +80,7 @@ CHANGED = [
 
 
 @pytest.mark.parametrize(("change", "reason"), CHANGED)
-def test_what_has_changed_is_told(change, reason):
+def test_what_has_changed_is_reported(change, reason):
     found = validate_move(MOVE, change(shop()).snapshot(), POLICY)
     assert found is not None
     assert found.subject == MOVE.pod
@@ -94,7 +94,7 @@ def test_a_target_that_is_gone():
     assert (found.reason, found.by) == (Reason.TARGET_UNFIT, "z")
 
 
-def test_a_place_that_is_taken_is_told_with_the_rule():
+def test_a_place_that_is_taken_is_reported_with_the_rule():
     found = validate_move(MOVE, shop().pod("shop/big", on="b", cpu="3").snapshot(), POLICY)
     assert found is not None
     assert found.detail.startswith("Insufficient cpu requests 2000m")

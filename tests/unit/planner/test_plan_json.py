@@ -1,4 +1,4 @@
-"""A plan as JSON: what programs rely on, and what is refused when one is read."""
+"""A plan as JSON: what programs rely on, and what is refused on reading."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_the_form_is_the_documented_one():
         {
             "pod": "shop/web-1", "uid": "u1", "from": "a", "to": "b", "strategy": "LoadBalancing",
             "handover": "Adopt", "reason": "source 85.0%, target 45.0%", "gain": 0.05,
-            "wave": 0, "group": "", "hop": False,
+            "wave": 1, "group": "", "hop": False, "rooms": [],
         }
     ]  # fmt: skip
     assert content["nodes"] == [
@@ -160,7 +160,7 @@ def test_a_plan_that_can_t_be_executed_is_refused_with_the_path(content, fault):
     assert any(fault in each for each in caught.value.faults), caught.value.faults
 
 
-def test_all_faults_are_told_at_once():
+def test_all_faults_are_reported_at_once():
     move, second = moved(uid="")["moves"][0], moved(gain=None)["moves"][0]
     with pytest.raises(UnreadablePlan) as caught:
         read(changed(moves=[move, second], nodes=[{}]))
@@ -172,8 +172,8 @@ def test_all_faults_are_told_at_once():
 
 
 def test_one_pod_moves_once_or_hops_from_where_it_has_stopped():
-    (first,) = moved(hop=True, wave=0)["moves"]
-    (onwards,) = moved(**{"from": "b", "to": "c", "wave": 1})["moves"]
+    (first,) = moved(hop=True, wave=1)["moves"]
+    (onwards,) = moved(**{"from": "b", "to": "c", "wave": 2})["moves"]
     assert len(read(changed(moves=[first, onwards])).moves) == 2
     (twice,) = moved(to="c")["moves"]
     with pytest.raises(UnreadablePlan, match="already moves the pod shop/web-1"):
@@ -181,9 +181,9 @@ def test_one_pod_moves_once_or_hops_from_where_it_has_stopped():
 
 
 def test_waves_come_in_order():
-    (late,) = moved(wave=1)["moves"]
+    (late,) = moved(wave=2)["moves"]
     (early,) = moved(uid="u2")["moves"]
-    with pytest.raises(UnreadablePlan, match=r"moves\[1\].wave: 0 after wave 1"):
+    with pytest.raises(UnreadablePlan, match=r"moves\[1\].wave: 1 after wave 2"):
         read(changed(moves=[late, early]))
 
 

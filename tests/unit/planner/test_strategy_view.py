@@ -1,4 +1,4 @@
-"""What strategies see of a cluster while a plan is made."""
+"""The view of the cluster that strategies get."""
 
 from dataclasses import replace
 

@@ -1,4 +1,6 @@
-"""Evicting one pod of several: not while a sibling is missed, in order, and with no update on the side."""
+"""Evictions of one pod of several: in order, not while a sibling is not ready, and without a rollout as a
+side effect.
+"""
 
 import dataclasses
 
@@ -12,7 +14,7 @@ from rescheduler.planner.reasons import Reason
 from tests.building import NOW, ClusterBuilder, cluster
 from tests.objects import pod_object
 from tests.replay import replay
-from tests.wishing import Wishes
+from tests.scripted_strategies import ScriptedStrategy
 
 POLICY = Policy()
 PARALLEL = {"podManagementPolicy": "Parallel"}
@@ -126,7 +128,7 @@ def test_no_pod_goes_whose_successor_would_wait_for_one_before_it(urgent):
     assert detail(built, "shop/db-2") == "its StatefulSet does not create db-2 before db-1 is ready"
 
 
-def test_a_parallel_one_waits_for_nobody():
+def test_a_parallel_stateful_set_waits_for_no_sibling():
     built = again(with_budget(database(spec=PARALLEL)), "db-1", ready=False)
     assert reasons(built, "shop/db-2") == []
 
@@ -165,8 +167,8 @@ def test_a_number_beyond_all_measure_takes_no_time():
 def test_one_pod_of_a_set_at_a_time_however_many_may_move_at_once(budget):
     built = with_budget(database()) if budget else database()
     policy = dataclasses.replace(POLICY, max_concurrent_per_workload=5, max_concurrent_per_node=9)
-    wishes = Wishes({"shop/db-0": "d"}, {"shop/db-1": "d"}, {"shop/db-2": "d"})
-    found = build_plan(built.snapshot(), policy, [wishes])
+    scripted = ScriptedStrategy({"shop/db-0": "d"}, {"shop/db-1": "d"}, {"shop/db-2": "d"})
+    found = build_plan(built.snapshot(), policy, [scripted])
     assert [move.wave for move in found.moves] == [0, 1, 2]
     assert replay(built.objects, found, policy) == []
 
@@ -174,8 +176,8 @@ def test_one_pod_of_a_set_at_a_time_however_many_may_move_at_once(budget):
 def test_as_many_of_a_parallel_set_as_its_budget_allows():
     built = with_budget(database(spec=PARALLEL))
     policy = dataclasses.replace(POLICY, max_concurrent_per_workload=5, max_concurrent_per_node=9)
-    wishes = Wishes({"shop/db-0": "d"}, {"shop/db-1": "d"}, {"shop/db-2": "d"})
-    found = build_plan(built.snapshot(), policy, [wishes])
+    scripted = ScriptedStrategy({"shop/db-0": "d"}, {"shop/db-1": "d"}, {"shop/db-2": "d"})
+    found = build_plan(built.snapshot(), policy, [scripted])
     assert [move.wave for move in found.moves] == [0, 0, 1]
 
 
@@ -207,7 +209,7 @@ def rolling(partition: int) -> dict:
 )
 def test_no_move_updates_a_pod_on_the_side(built, pod):
     assert reasons(built, pod) == [Reason.REVISION_PENDING]
-    assert build_plan(built.snapshot(), POLICY, [Wishes({pod: "d"})]).moves == ()
+    assert build_plan(built.snapshot(), POLICY, [ScriptedStrategy({pod: "d"})]).moves == ()
 
 
 @pytest.mark.parametrize(
@@ -225,18 +227,18 @@ def test_a_pod_that_comes_back_as_it_was_may_be_moved(built, pod):
 def test_maintenance_moves_it_all_the_same_and_says_so():
     built = revised(ON_DELETE, own="old")
     assert reasons(built, "shop/db-1", urgent=True) == []
-    found = build_plan(built.snapshot(), POLICY, [Wishes({"shop/db-1": "d"}, urgent=True)])
+    found = build_plan(built.snapshot(), POLICY, [ScriptedStrategy({"shop/db-1": "d"}, urgent=True)])
     assert [move.pod for move in found.moves] == ["shop/db-1"]
-    told = "pods of StatefulSet shop/db may come back with revision new, as after any deletion"
-    assert told in found.assumptions
+    reported = "pods of StatefulSet shop/db may come back with revision new, as after any deletion"
+    assert reported in found.assumptions
     explained = explain_pod(built.snapshot(), POLICY, "shop/db-1")
     assert not explained.may_move
     assert explained.kept_in_maintenance_by == ()
-    assert explained.assumed == told
+    assert explained.assumed == reported
     assert explained.why.endswith(", with revision new")
 
 
-def test_a_pod_that_tells_no_revision_is_not_held_for_it():
+def test_a_pod_that_shows_no_revision_is_not_held_for_it():
     built = database(
         spec={"updateStrategy": ON_DELETE}, status={"currentRevision": "1", "updateRevision": "2"}
     )

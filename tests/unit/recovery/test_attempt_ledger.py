@@ -1,4 +1,4 @@
-"""What is remembered of failing pods: readable, small, and safe from whatever else stands there."""
+"""The attempt ledger: readable, small, and robust against other content of the annotation."""
 
 import json
 
@@ -80,8 +80,8 @@ def test_another_template_starts_with_a_clean_sheet():
     ledger = ledger.with_failure("db-0", FailedAttempt(NOON, "n2", "p2"), 1, "old")
     assert ledger.lineage("db-0", "old").end is not None
     assert ledger.lineage("db-0", "new") == ReplicaLineage(revision="new")
-    anew = ledger.with_failure("db-0", FailedAttempt(NOON, "n2", "p3"), 1, "new").lineage("db-0", "new")
-    assert (anew.count, anew.end, anew.revision) == (1, None, "new")
+    restarted = ledger.with_failure("db-0", FailedAttempt(NOON, "n2", "p3"), 1, "new").lineage("db-0", "new")
+    assert (restarted.count, restarted.end, restarted.revision) == (1, None, "new")
 
 
 def test_the_nodes_that_were_tried_are_known():
@@ -154,7 +154,7 @@ def test_of_a_great_many_tries_only_some_are_listed_and_all_are_counted():
 
 
 def test_the_nodes_of_tries_that_are_yet_to_come_can_not_be_forgiven():
-    """Whatever somebody has written there by hand."""
+    """Any text that a user wrote there by hand."""
     text = '{"v":1,"of":"6f1c","lines":{"x":{"tries":[{"node":"n1","pod":"p1"}],"forgiven":99}}}'
     ledger = read_ledger(text, [HOLDER])
     assert ledger.lineage("x").nodes == ()

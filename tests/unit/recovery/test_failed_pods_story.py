@@ -1,4 +1,4 @@
-"""From the first failure to the end: plan, put on record, move, fail again.
+"""From the first failure to the end: plan, record, move, fail again.
 
 What the controller does between two checks is played here by hand, so that the story takes no time: it puts
 the try on record before it moves anything, and a copy that fails after.

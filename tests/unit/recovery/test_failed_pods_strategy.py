@@ -1,4 +1,4 @@
-"""FailedPods: pods that keep failing where they are get another node, as often as their owner allows."""
+"""FailedPods: failing pods get another node, as often as their owner allows."""
 
 from datetime import timedelta
 
@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 
 from rescheduler.api.podmigration import Handover, decode_migration
 from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION
+from rescheduler.config.move_limits import Window
 from rescheduler.config.policy import DefaultRetries, Policy, ZeroBudget
 from rescheduler.config.policy import FailedPodsPolicy as Terms
-from rescheduler.config.policy_blocks import Window
 from rescheduler.planner.plan_builder import build_plan, validate_move
 from rescheduler.planner.reasons import Reason
 from rescheduler.recovery.attempt_ledger import AttemptLedger, FailedAttempt, ReplicaLineage
 from rescheduler.recovery.failed_pods_strategy import FailedPods
 from rescheduler.strategies.load_balancing import LoadBalancing
 from rescheduler.strategies.node_maintenance import NodeMaintenance
-from tests.battery.wishes import apart
+from tests.battery.pod_constraints import apart
 from tests.building import NOW, cluster
 from tests.failing_pods import ago, container, crashing, failed, lost, status_of, tried_on
-from tests.wishing import Wishes
+from tests.scripted_strategies import ScriptedStrategy
 
 THREE = {"scheduling-retries": "3"}
 WEB = "uid-of-deployment-shop-web"
@@ -132,7 +132,7 @@ def test_a_malformed_annotation_is_said():
 
 
 @pytest.mark.parametrize("text", ["", "{", "null", '{"v":1,"of":"' + WEB + '","lines":7}'])
-def test_a_malformed_record_moves_nobody_wrongly_and_stops_nobody(text):
+def test_a_malformed_ledger_moves_no_pod_wrongly_and_stops_no_recovery(text):
     marks = {**THREE, FAILED_ATTEMPTS_ANNOTATION: text}
     made = cluster().nodes("bad", "good").deployment("shop/web", on=["bad"], annotations=marks, **crashing())
     assert ways(planned(made)) == [("web-1-0", "bad", "good")]
@@ -165,7 +165,7 @@ def test_a_pod_of_a_stateful_set_is_evicted_and_its_successor_kept_off():
     assert (move.target, move.handover) == ("good", Handover.EVICT)
 
 
-def test_without_anybody_to_keep_it_off_it_is_not_evicted():
+def test_without_steering_it_is_not_evicted():
     made = cluster().nodes("bad", "good").stateful_set("shop/db", on=["bad"], annotations=THREE, **crashing())
     assert refused(planned(made, steered=False)) == {"db-0": Reason.UNSTEERED}
 
@@ -343,7 +343,7 @@ def test_a_rollout_that_is_stuck_on_it_does_not_keep_it():
     assert {move.handover for move in planned(made).moves} == {Handover.EVICT}
 
 
-def test_siblings_are_kept_apart_as_they_wish():
+def test_siblings_are_kept_apart_by_their_constraints():
     made = cluster().nodes("bad", "good", "taken")
     made.deployment("shop/web", replicas=2, on=["bad", "taken"], annotations=THREE, pod_spec=apart("web"))
     alone = {"owner": "ReplicaSet/web-1", "labels": {"app": "web"}, "spec": apart("web")}
@@ -361,15 +361,15 @@ def test_where_there_is_no_place_that_is_said():
 
 def test_other_strategies_leave_it_alone():
     made = shop("bad", "good", cpu="4", retries="3")
-    wishes = Wishes({"shop/web-1-0": "good"})
-    found = build_plan(made.snapshot(), POLICY, [wishes])
+    scripted = ScriptedStrategy({"shop/web-1-0": "good"})
+    found = build_plan(made.snapshot(), POLICY, [scripted])
     assert found.moves == ()
     assert refused(found) == {"web-1-0": Reason.FAILING}
 
 
 def test_that_they_do_is_not_said_where_more_is():
     made = shop("bad").node("full", cpu="10m")
-    found = planned(made, Wishes({"shop/web-1-0": "full"}))
+    found = planned(made, ScriptedStrategy({"shop/web-1-0": "full"}))
     assert [each.reason for each in found.refused] == [Reason.NO_TARGET]
 
 
@@ -458,15 +458,15 @@ def test_for_every_strategy():
     made.deployment("shop/web", on=["a"])
     seen = []
 
-    class Looking:
-        name, urgent = "Looking", False
+    class RecordsTargets:
+        name, urgent = "RecordsTargets", False
 
         def propose(self, view):
             row = view.snapshot.pods.row["shop/web-1-0"]
             seen.append(([*view.targets(row)], [view.may_go(row, node) for node in range(3)]))
             yield from ()
 
-    build_plan(made.snapshot(), POLICY, [Looking()])
+    build_plan(made.snapshot(), POLICY, [RecordsTargets()])
     assert seen == [([False, False, True], [False, False, True])]
 
 
@@ -489,7 +489,7 @@ def test_its_siblings_are_not_sent_to_where_it_fails():
 
 @settings(max_examples=25)
 @given(st.data())
-def test_the_same_cluster_gives_the_same_plan_and_nobody_goes_where_it_was_tried_in_vain(data):
+def test_the_same_cluster_gives_the_same_plan_and_avoids_failed_nodes(data):
     nodes = ["a", "b", "c", "d"]
     made = cluster().nodes(*nodes, cpu="4")
     tried = {}
@@ -517,4 +517,4 @@ def test_the_same_cluster_gives_the_same_plan_and_nobody_goes_where_it_was_tried
         marks, nodes_tried, parts = tried[move.pod]
         assert parts == crashing()
         assert int(marks["scheduling-retries"]) > 0
-        assert move.target not in nodes_tried or "from the beginning" in move.reason
+        assert move.target not in nodes_tried or "so they are tried again" in move.reason

@@ -1,4 +1,4 @@
-"""Which pods of a whole cluster keep failing: found without looking at those that don't."""
+"""Which pods of a cluster are failing, found without examining all pods."""
 
 import pytest
 
@@ -29,12 +29,12 @@ def looked_at(monkeypatch):
     """The pods that were looked at more closely."""
     seen = []
 
-    def trouble_of(pod, *rest):
+    def counted_failure_of(pod, *rest):
         seen.append(pod.key)
         return asked(pod, *rest)
 
     asked = surveying.failure_of
-    monkeypatch.setattr(surveying, "failure_of", trouble_of)
+    monkeypatch.setattr(surveying, "failure_of", counted_failure_of)
     return seen
 
 
@@ -51,7 +51,7 @@ def test_nor_of_those_whose_owners_did_not_ask(looked_at):
     assert looked_at == []
 
 
-def test_those_that_fail_are_found_whoever_they_belong_to():
+def test_failing_pods_of_all_owners_are_found():
     made = cluster().nodes("a", "b").deployment("shop/web", on=["a"], annotations=THREE, **crashing())
     made.stateful_set("shop/db", on=["a"], annotations=THREE, **crashing())
     made.pod("shop/bare", on="b", annotations=THREE, **crashing())
@@ -81,7 +81,7 @@ def test_those_on_a_node_that_is_gone_too():
     assert failing(made) == {"shop/web-1-0": Reschedule(1, ("gone",))}
 
 
-def test_an_annotation_that_makes_no_sense_is_found_where_it_matters():
+def test_an_annotation_that_is_invalid_is_found_where_it_matters():
     made = (
         cluster()
         .node("a")
@@ -105,7 +105,7 @@ def test_switched_off_nothing_is_found():
     assert failing(made, FailedPodsPolicy(enabled=False)) == {}
 
 
-def test_an_empty_cluster_has_nobody_that_fails():
+def test_an_empty_cluster_has_no_failing_pods():
     assert failing(cluster()) == {}
 
 

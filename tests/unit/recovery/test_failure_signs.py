@@ -1,4 +1,4 @@
-"""Which pods are failing where they are, and which are not."""
+"""Which pods are failing, by their failure signs, and which are not."""
 
 from datetime import timedelta
 
@@ -50,7 +50,7 @@ FAILING = [
     pytest.param(
         status_of(container(waiting="CrashLoopBackOff", last_exit=0, restarts=9)),
         FailureKind.CRASH_LOOP,
-        id="it ends well where it should run for ever",
+        id="it ends well where it should run forever",
     ),
     pytest.param(waiting("ErrImagePull"), FailureKind.IMAGE_ERROR, id="its image can't be pulled"),
     pytest.param(waiting("ImagePullBackOff"), FailureKind.IMAGE_ERROR, id="its image is waited for again"),
@@ -61,7 +61,7 @@ FAILING = [
         waiting("CreateContainerConfigError"), FailureKind.CREATE_ERROR, id="its configuration is missing"
     ),
     pytest.param(waiting("RunContainerError"), FailureKind.CREATE_ERROR, id="it can't be run"),
-    pytest.param(waiting("SomethingNew"), FailureKind.CREATE_ERROR, id="an error that nobody knew yet"),
+    pytest.param(waiting("SomethingNew"), FailureKind.CREATE_ERROR, id="an unknown error"),
     pytest.param(
         waiting("ContainerCreating", sandbox=False),
         FailureKind.STUCK_CREATING,
@@ -134,14 +134,16 @@ NOT_FAILING = [
     pytest.param(
         waiting("ContainerCreating", sandbox=True), id="it has its sandbox and pulls a large image slowly"
     ),
-    pytest.param(waiting("ContainerCreating", began_ago_s=None), id="nobody knows when its kubelet took it"),
+    pytest.param(
+        waiting("ContainerCreating", began_ago_s=None), id="it is unknown when its kubelet accepted it"
+    ),
     pytest.param(
         status_of(container(waiting="PodInitializing"), inits=[container("migrate")], phase="Pending"),
         id="its init container takes its time",
     ),
     pytest.param(
         status_of(LOOP, inits=[container("migrate", restarts=1, last_exit=0)]),
-        id="it begins anew after its node restarted, and its containers tell of before that",
+        id="it starts again after its node restarted, and its containers report the time before that",
     ),
     pytest.param(
         status_of(
@@ -186,7 +188,7 @@ def test_a_crashing_sidecar_among_the_init_containers_counts_like_any_container(
     assert kind_of(it) is FailureKind.CRASH_LOOP
 
 
-def test_a_bare_pod_that_failed_long_ago_still_waits_for_somebody():
+def test_a_bare_pod_that_failed_long_ago_still_waits():
     assert kind_of(pod(**failed(reason="Evicted", ago_s=86_400))) is FailureKind.EVICTED
 
 
@@ -215,12 +217,12 @@ def test_a_node_that_is_gone_has_lost_its_pods():
     assert kind_of(pod(**status_of(container(), unready_ago_s=301)), None) is FailureKind.NODE_LOST
 
 
-def test_a_pod_that_has_just_been_given_a_node_of_which_nobody_has_heard_is_not_lost():
+def test_a_pod_that_was_just_bound_to_an_unknown_node_is_not_lost():
     """The autoscaler made it for this pod, which has waited for an hour."""
     assert kind_of(pod(phase="Pending", ready=False), None) is None
 
 
-def test_a_node_that_missed_a_few_heartbeats_has_lost_nobody():
+def test_a_node_that_missed_a_few_heartbeats_has_lost_no_pod():
     node = node_record(node_object("a", **lost(ago_s=200)))
     assert kind_of(pod(), node) is None
 
@@ -306,7 +308,7 @@ def test_a_healthy_or_merely_slow_pod_is_never_failing(containers, inits, began_
     st.floats(-(10**6), 10**6),
 )
 def test_when_nothing_is_to_come_time_alone_makes_no_pod_fail(parts, later_s):
-    """So nobody has to ask again and again: either it is failing, or it is known from when on, or it needs
+    """So no caller has to poll: either it is failing, or it is known from when on, or it needs
     something else to happen first."""
     it = pod(**parts)
     moment = next_failure_check_s(it, WELL, TERMS, NOW)

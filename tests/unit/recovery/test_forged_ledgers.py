@@ -1,4 +1,4 @@
-"""Whoever may edit a workload may write anything into its annotations: others must not suffer for it."""
+"""Annotations with forged ledgers don't harm other workloads."""
 
 import json
 from datetime import UTC, datetime
@@ -81,7 +81,7 @@ def test_forged_records_make_no_node_suspect(moment):
 
 
 @given(forged("w0"), forged("w1"), forged("w2"))
-def test_whatever_is_written_no_node_is_suspect_and_everybody_goes_on(first, second, third):
+def test_whatever_is_written_no_node_is_suspect_and_recovery_continues(first, second, third):
     made = tenant(first, second, third)
     made.deployment("bank/api", on=["good"])
     snapshot, policy = made.snapshot(), Policy()
@@ -149,11 +149,11 @@ def test_nor_does_the_record_of_the_older_tool_do_any_harm(kind, text):
 
 
 @pytest.mark.parametrize("value", ["999999999", "9" * 12, "9" * 5000, "0" * 5000 + "11"])
-def test_a_number_of_tries_above_the_bound_is_capped_and_told(value):
+def test_a_number_of_tries_above_the_bound_is_capped_and_reported(value):
     made = cluster().nodes("good", "other")
     made.deployment("tenant/w0", on=["other"], annotations={RETRIES_ANNOTATION: value})
-    told = explain_pod(made.snapshot(), Policy(), "tenant/w0-1-0").recovery
-    assert told.retries == 10
-    assert told.by.startswith("Deployment/w0, scheduling-retries:")
-    assert told.by.endswith("is capped at 10 by failedPods.maxRetries")
-    assert len(told.by) < 200
+    reported = explain_pod(made.snapshot(), Policy(), "tenant/w0-1-0").recovery
+    assert reported.retries == 10
+    assert reported.by.startswith("Deployment/w0, scheduling-retries:")
+    assert reported.by.endswith("is capped at 10 by failedPods.maxRetries")
+    assert len(reported.by) < 200

@@ -1,4 +1,4 @@
-"""Users of kse-rescheduler can switch: its records are read once, and make sense as ours."""
+"""Records of kse-rescheduler are read once and converted, so that its users can switch."""
 
 import json
 
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from rescheduler.recovery.replica_lineage import CARRIED_OVER, KSE_ANNOTATIONS, ledger_from_kse
 
 
-def record(**told):
-    return json.dumps(told)
+def record(**reported):
+    return json.dumps(reported)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_it_deletes_once_more_than_allowed_which_is_not_carried_over():
 
 
 @pytest.mark.parametrize(
-    ("told", "count", "nodes"),
+    ("reported", "count", "nodes"),
     [
         pytest.param({"currentReschedulingTimes": 2}, 2, (), id="a count without nodes"),
         pytest.param({"deployScheduledHosts": ["n1", 3, "n2"]}, 2, ("n1", "n2"), id="nodes without a count"),
@@ -70,8 +70,8 @@ def test_it_deletes_once_more_than_allowed_which_is_not_carried_over():
         ),
     ],
 )
-def test_what_is_half_written_is_read_as_far_as_it_makes_sense(told, count, nodes):
-    found = ledger_from_kse("Deployment", "web", {"kse.com/deploy": json.dumps(told)}, 3)
+def test_what_is_half_written_is_read_as_far_as_it_makes_sense(reported, count, nodes):
+    found = ledger_from_kse("Deployment", "web", {"kse.com/deploy": json.dumps(reported)}, 3)
     assert found is not None
     assert (found.lineage(CARRIED_OVER).count, found.lineage(CARRIED_OVER).nodes) == (count, nodes)
 

@@ -1,4 +1,4 @@
-"""What is done about a failing pod: as little as helps, as often as allowed, and never what could harm."""
+"""What is done about a failing pod: the least disruptive action that can help, within its allowance."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_it_stays_away_from_every_node_that_it_was_tried_on():
     assert decided(pod(**crashing()), line=on_record("first", "second")) == Reschedule(3, ("n1", "n2"))
 
 
-def test_a_daemon_sets_pod_is_only_made_anew():
+def test_a_daemon_sets_pod_is_only_created_again():
     assert decided(pod("DaemonSet/proxy", **crashing())) == RestartInPlace(1)
 
 
@@ -70,7 +70,7 @@ def test_what_its_controller_replaces_by_itself_is_only_noted(owner):
     assert decided(pod(owner, **failed(reason="Evicted"))) == RecordOnly(1)
 
 
-def test_a_bare_pod_that_failed_is_replaced_by_nobody_else():
+def test_a_bare_pod_that_failed_is_replaced_only_by_us():
     assert decided(pod("", **failed(reason="Evicted"))) == Reschedule(1, ("n1",))
 
 
@@ -85,7 +85,7 @@ def test_when_the_tries_are_used_up_that_is_the_end():
 
 
 def test_the_third_try_is_made_although_it_is_on_record():
-    """Somebody may have stopped between writing it down and doing it."""
+    """The controller may have stopped between recording it and doing it."""
     assert decided(pod(**crashing()), line=on_record("a", "b", "this")) == Reschedule(3, ("n1", "n2", "n3"))
 
 
@@ -146,7 +146,7 @@ def test_that_belongs_to_the_try_that_it_began_with():
 
 @pytest.mark.parametrize("parts", [GOING, {}], ids=["going", "still there"])
 def test_of_a_stateful_set_there_are_never_two(parts):
-    """Only when somebody confirms that the node is gone can nothing run there any more."""
+    """Only when it is confirmed that the node is gone can nothing run there any more."""
     it = pod("StatefulSet/db", **parts)
     assert isinstance(decided(it, node=LOST, terms=FORCING), NoAction)
     assert isinstance(decided(it, node=CONFIRMED), NoAction)

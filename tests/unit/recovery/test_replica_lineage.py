@@ -1,4 +1,4 @@
-"""Which pods are one replica after another: so that a bad one uses up its own tries only."""
+"""Which pods are one replica over time, so that a failing replica uses up only its own allowance."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +29,7 @@ def line(*failures, revision="1"):
     )
 
 
-def test_with_nothing_on_record_everybody_is_a_line_of_his_own():
+def test_without_records_each_pod_is_a_lineage_of_its_own():
     pods = [pod("web-a"), pod("web-b")]
     assert lineages_of(AttemptLedger(), pods) == {uid("web-a"): "web-a", uid("web-b"): "web-b"}
 
@@ -79,7 +79,7 @@ def test_the_longest_vacant_place_is_taken_first_and_each_once():
     }
 
 
-def test_a_pod_of_another_template_takes_nobodys_place():
+def test_a_pod_of_another_template_takes_no_place():
     ledger = AttemptLedger({"web-a": line((60, "n1", uid("web-a")))})
     new = pod("web-c", created=ago(58), labels={"pod-template-hash": "2"})
     assert lineages_of(ledger, [new]) == {uid("web-c"): "web-c"}

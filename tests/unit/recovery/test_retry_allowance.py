@@ -1,10 +1,11 @@
-"""How often a failing replica may be rescheduled, by whom, and that nobody is touched unasked."""
+"""The retry allowance of a failing replica; pods without one are never touched."""
 
 import pytest
 
 from kubevalues import parse_selector
+from rescheduler.cluster.pod_classes import owner_chain
 from rescheduler.config.policy import DefaultRetries, FailedPodsPolicy
-from rescheduler.recovery.recovery_decision import MalformedRetries, RetryAllowance, allowance_of, owner_chain
+from rescheduler.recovery.recovery_decision import MalformedRetries, RetryAllowance, allowance_of
 from tests.building import cluster
 
 TERMS = FailedPodsPolicy()
@@ -14,7 +15,7 @@ THREE = {"scheduling-retries": "3"}
 def asked(made, key, terms=TERMS):
     snapshot = made.snapshot()
     pod = snapshot.pods.records[snapshot.pods.row[key]]
-    return allowance_of(pod, owner_chain(pod, snapshot.controllers), terms)
+    return allowance_of(pod, owner_chain(pod.namespace, pod.owner, snapshot.controllers), terms)
 
 
 KINDS = [
@@ -82,7 +83,7 @@ def test_a_cron_job_asks_by_its_own_annotation_or_by_its_jobs(of_cron_job, of_jo
     assert asked(made, "shop/x") == RetryAllowance(3, by)
 
 
-def test_nobody_asked():
+def test_recovery_was_not_requested():
     assert asked(cluster().node("a").deployment("shop/web", on=["a"]), "shop/web-1-0") is None
     assert asked(cluster().node("a").pod("shop/x", on="a"), "shop/x") is None
 
@@ -100,7 +101,7 @@ def test_what_a_replica_set_has_kept_from_its_deployment_no_longer_counts():
     assert asked(made, "shop/web-1-0") is None
 
 
-def test_pods_of_controllers_that_nobody_knows_are_nobodys_business():
+def test_pods_of_unknown_controllers_are_ignored():
     made = cluster().node("a").pod("shop/x", on="a", owner="Rollout/it", annotations=THREE)
     assert asked(made, "shop/x") is None
 
@@ -137,7 +138,7 @@ DEFAULTS = FailedPodsPolicy(
         pytest.param("shop/x", {}, 2, id="for a namespace"),
         pytest.param("shop/x", {"tier": "batch"}, 0, id="the first entry that fits counts"),
         pytest.param("park/x", {"careful": "yes"}, 7, id="for labels, anywhere"),
-        pytest.param("park/x", {}, None, id="for nobody else"),
+        pytest.param("park/x", {}, None, id="for no other"),
     ],
 )
 def test_the_configuration_may_ask_for_those_who_say_nothing(key, labels, retries):

@@ -1,4 +1,4 @@
-"""Nodes on which several workloads fail are suspect, for a while; not for the workloads' own faults."""
+"""Nodes on which several workloads failed are suspect for a while, unless the workload itself is broken."""
 
 from datetime import timedelta
 
@@ -29,8 +29,8 @@ def witness(workload, *failed_on, ago_s=60.0, healthy_nodes=(), revision="1", na
     )
 
 
-def found(*witnesses, made_s=NODES, terms=TERMS):
-    return find_suspect_nodes(witnesses, made_s, terms, NOW)
+def found(*witnesses, made_s=NODES, terms=TERMS, started=()):
+    return find_suspect_nodes(witnesses, made_s, terms, NOW, started_there=lambda _: started)
 
 
 def test_three_different_workloads_make_a_node_suspect():
@@ -65,6 +65,22 @@ def test_what_was_only_read_on_workloads_does_not_count():
     assert found(witness("a", "n1"), witness("b", "n1"), witness("c", "n1", observed=False)) == {}
 
 
+def test_a_tenant_with_two_namespaces_is_contradicted_by_the_pods_of_others():
+    """Pods can fail on purpose. As many namespaces whose new pods run well there outweigh them."""
+    failing = [witness(name, "n1", namespace=f"attacker-{name in 'ab'}") for name in "abc"]
+    assert found(*failing, started=["shop"]).keys() == {"n1"}
+    assert found(*failing, started=["shop", "attacker-True"]).keys() == {"n1"}, "not their own"
+    assert found(*failing, started=["shop", "bank"]) == {}
+
+
+def test_at_most_a_quarter_of_all_nodes_is_suspect():
+    """Those that fail the pods of most namespaces."""
+    nodes = {f"n{number}": 0.0 for number in range(20)}
+    few = [witness(f"{name}-{node}", node, namespace=name) for node in list(nodes)[:8] for name in "abc"]
+    more = [witness(f"{name}-{node}", node, namespace=name) for node in ("n6", "n7") for name in "defg"]
+    assert list(found(*few, *more, made_s=nodes)) == ["n0", "n1", "n2", "n6", "n7"]
+
+
 # --- their own fault
 
 
@@ -85,7 +101,7 @@ def test_one_that_failed_on_two_nodes_and_runs_well_on_another_speaks_against_bo
     assert found(*well) == {"n1": ("a", "b", "c"), "n2": ("a", "b", "c")}
 
 
-def test_that_it_runs_well_beside_one_that_fails_tells_nothing():
+def test_that_it_runs_well_beside_one_that_fails_shows_nothing():
     assert found(*(witness(name, "n1", "n2", healthy_nodes=["n2"]) for name in "abc")) == {}
 
 
@@ -136,7 +152,7 @@ KEYS = ("shop/x", "shop/y", "bank/z")
 
 @pytest.mark.parametrize("is_moved", [True, False])
 def test_what_fails_now_counts_together_with_what_migrations_have_shown(is_moved):
-    """What is on record without a migration could have been written by anybody."""
+    """A record without a migration could have been written by any user."""
     made = cluster().nodes("bad", "b", "c")
     for key in ("shop/x", "shop/y"):
         tried_on(made, key, "bad", on="b", is_moved=is_moved)
@@ -144,6 +160,17 @@ def test_what_fails_now_counts_together_with_what_migrations_have_shown(is_moved
     made.deployment("bank/z", on=["bad"], annotations=THREE, **crashing())
     all_three = {"bad": ("Deployment/bank/z", "Deployment/shop/x", "Deployment/shop/y")}
     assert seen(made) == (all_three if is_moved else {})
+
+
+@pytest.mark.parametrize(("age_s", "is_suspect"), [(60, False), (7200, True)], ids=["new", "old"])
+def test_new_pods_of_others_that_run_well_there_contradict(age_s, is_suspect):
+    """Old ones don't: they go on where new ones can't start, as on a node without disk space."""
+    made = cluster().nodes("bad", "b", "c")
+    for key in KEYS:
+        made.deployment(key, on=["bad"], annotations=THREE, **crashing())
+    for namespace in ("one", "other"):
+        made.pod(f"{namespace}/web", on="bad", created=ago(age_s))
+    assert (seen(made).keys() == {"bad"}) is is_suspect
 
 
 def test_many_replicas_of_one_workload_are_one():
@@ -201,7 +228,7 @@ def test_a_lost_node_is_suspect_until_it_is_deleted():
     assert seen(made) == {}
 
 
-def test_a_node_that_was_made_anew_is_not_suspect():
+def test_a_node_that_was_created_again_is_not_suspect():
     made = cluster().nodes("bad", "b", "c")
     for key in KEYS:
         tried_on(made, key, "bad", on="b", ago_s=600)

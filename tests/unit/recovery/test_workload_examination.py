@@ -1,4 +1,4 @@
-"""All pods under one ledger, looked at together."""
+"""The examination of all pods of one ledger together."""
 
 import json
 
@@ -58,7 +58,7 @@ def failing_on(*nodes, ago_s=60, pods=(), revision="1"):
     )
 
 
-def test_healthy_pods_with_no_record_are_nobodys_concern():
+def test_healthy_pods_without_record_are_ignored():
     found = look(shop(WELL, WELL))
     assert (found.failing, found.recovered, found.check_again_at_s) == ((), (), None)
     assert found.ledger == AttemptLedger()
@@ -229,7 +229,7 @@ def test_once_there_is_one_of_ours_the_older_one_is_not_read():
     assert found.failing[0].decision == Reschedule(1, ("n1", "n2"))
 
 
-def test_where_nobody_asked_nothing_is_carried_over():
+def test_without_the_annotation_nothing_is_carried_over():
     assert not look(shop(crashing(), annotations=OLDER)).is_carried_over
 
 
@@ -241,14 +241,14 @@ def test_the_older_tool_never_resets_its_count_we_do():
 # --- who asked
 
 
-def test_a_malformed_annotation_is_told_once_whether_pods_fail_or_not():
+def test_a_malformed_annotation_is_reported_once_whether_pods_fail_or_not():
     for pods in ((WELL, WELL), (crashing(), crashing())):
         found = look(shop(*pods, annotations={"scheduling-retries": "many"}))
         assert [each.value for each in found.malformed] == ["many"]
         assert all(isinstance(case.decision, NotRequested) for case in found.failing)
 
 
-def test_that_is_told_also_of_a_workload_without_pods():
+def test_a_workload_without_pods_is_reported_too():
     holder = LedgerHolder("Deployment", "shop/web", WEB, {"scheduling-retries": "many"})
     found = examine_workload(holder, [], lambda _: (), lambda _: None, TERMS, NOW)
     assert found.malformed == (MalformedRetries("Deployment", "shop/web", "many"),)
@@ -259,7 +259,7 @@ def test_a_pod_of_an_unknown_controller_has_no_record():
     assert examine_pod(made.snapshot(), TERMS, 0) is None
 
 
-def test_when_the_record_is_full_nobody_is_moved_off_the_record():
+def test_when_the_ledger_is_full_no_pod_is_moved():
     full = AttemptLedger({f"x{number}": failing_on("n2") for number in range(MAX_LINEAGES)})
     (case,) = look(shop(crashing() | {"created": ago(86_400)}, ledger=full)).failing
     assert isinstance(case.decision, NoAction)

@@ -1,4 +1,4 @@
-"""Random clusters with every trait that a rule looks at, and the same clusters with other pods in them."""
+"""Random clusters with every property that a rule reads, and variants with other pods."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.snapshot import Snapshot
 from tests.building import ClusterBuilder, cluster, merged
-from tests.e2e.scheduler_truth.generator import random_world
-from tests.e2e.scheduler_truth.worlds import NAMESPACES
+from tests.e2e.scheduler_truth.generator import random_cluster_of
+from tests.e2e.scheduler_truth.random_cluster import NAMESPACES
 
 __all__ = ["copy_of", "random_cluster", "with_pods"]
 
@@ -18,11 +18,11 @@ _PENDING = 12
 
 def random_cluster(seed: int) -> ClusterBuilder:
     """Six nodes, pods on them, and pods that have no node yet."""
-    world = random_world(seed, 0, _PENDING)
+    random = random_cluster_of(seed, 0, _PENDING)
     found = cluster()
     for name, labels in NAMESPACES.items():
         found.namespace(name, **labels)
-    for item in (*world.objects, *(question.pod for question in world.questions)):
+    for item in (*random.objects, *(question.pod for question in random.questions)):
         found.apply(_as_it_became(item))
     return found
 
@@ -37,7 +37,7 @@ def with_pods(built: ClusterBuilder, pods: Iterable[PodRecord]) -> Snapshot:
 
 
 def copy_of(pod: PodRecord, node: str, *, name: str = "") -> PodRecord:
-    """As a controller would make it anew: what happened to the pod in its life is gone."""
+    """The pod as a controller would create it again: without what happened to it since."""
     key = f"{pod.namespace}/{name}" if name else pod.key
     phase = "Running" if node else "Pending"
     return replace(
@@ -46,7 +46,7 @@ def copy_of(pod: PodRecord, node: str, *, name: str = "") -> PodRecord:
 
 
 def _as_it_became(item: dict[str, Any]) -> dict[str, Any]:
-    """What worlds say is to come after an object's creation."""
+    """What random clusters say is to come after an object's creation."""
     plain = {name: part for name, part in item.items() if name != "truth"}
     plain = merged({"metadata": {"uid": f"uid-of-{item['kind']}-{item['metadata']['name']}"}}, plain)
     truth = item.get("truth", {})

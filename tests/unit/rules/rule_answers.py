@@ -1,4 +1,4 @@
-"""Asking a board by names, in few words."""
+"""Ask a placement by names."""
 
 from rescheduler.rules.placement import Placement
 from rescheduler.rules.rule_check import NodeRefusal, SchedulerRule

@@ -1,4 +1,4 @@
-"""What a pod leaves behind: no move makes the spread that it asks for worse where it came from."""
+"""No move makes the topology spread of the node that the pod leaves worse."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,7 +46,8 @@ def test_a_pod_of_a_fuller_zone_may_go_anywhere():
     assert kept_even(zones(2, 1, 2), "shop/a-0") == "a0 b0 c0"
 
 
-def test_a_tolerant_constraint_lets_a_pod_leave_the_emptiest_zone_for_one_that_is_not_too_full():
+def test_a_tolerant_constraint_allows_leaving_the_emptiest_zone():
+    """The pod goes to a zone that is not too full."""
     assert kept_even(zones(2, 2, 3, spec=spread(2)), "shop/a-0") == "a0 b0"
 
 
@@ -63,9 +64,9 @@ def test_a_pod_that_its_own_constraint_does_not_mean_leaves_nothing_behind():
     assert kept_even(zones(1, 1, 2, spec=stranger), "shop/a-0") == "a0 b0 c0"
 
 
-def test_a_constraint_that_is_only_a_wish_keeps_nobody():
-    wish = spread(whenUnsatisfiable="ScheduleAnyway")
-    assert kept_even(zones(1, 1, 2, spec=wish), "shop/a-0") == "a0 b0 c0"
+def test_a_preferred_constraint_restricts_nothing():
+    constraints = spread(whenUnsatisfiable="ScheduleAnyway")
+    assert kept_even(zones(1, 1, 2, spec=constraints), "shop/a-0") == "a0 b0 c0"
 
 
 def test_every_constraint_of_its_own_counts():

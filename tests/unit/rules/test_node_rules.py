@@ -78,7 +78,7 @@ def test_tolerations(toleration: Toleration, taint: Taint, is_tolerated: bool) -
     assert tolerates(toleration, taint) is is_tolerated
 
 
-def test_a_node_selector_is_told_with_what_the_node_has_instead() -> None:
+def test_a_node_selector_is_reported_with_what_the_node_has_instead() -> None:
     shop = cluster().node("a", labels={"disk": "hdd"}).node("b", labels={"disk": "ssd"}).node("c")
     shop.pod("shop/web", spec={"nodeSelector": {"disk": "ssd"}})
     assert fits(shop) == {"b"}
@@ -144,7 +144,7 @@ def test_nodes_by_name() -> None:
     assert only_refusal(shop, "a").reasons == ("pod affinity terms conflict",)
 
 
-def test_resources_are_told_with_numbers() -> None:
+def test_resources_are_reported_with_numbers() -> None:
     shop = cluster().node("a", cpu="8", memory="4Gi", pods=2, more={"example.com/gpu": "2"})
     shop.pod("shop/other", on="a", cpu="6500m", memory="3Gi", more={"example.com/gpu": "2"})
     shop.pod("shop/more", on="a", cpu="0", memory="0")
@@ -208,7 +208,7 @@ def test_a_node_must_declare_every_feature_that_the_pod_needs() -> None:
     assert refusal.detail == "the node does not declare UserNamespacesHostNetworkSupport"
 
 
-def test_all_rules_that_refuse_are_told_in_the_schedulers_order() -> None:
+def test_all_rules_that_refuse_are_reported_in_the_schedulers_order() -> None:
     shop = cluster().node("a", cpu="1", cordoned=True, ready=False, taints=["old:NoSchedule"])
     shop.pod("shop/web", on="a", cpu="2", spec={"nodeSelector": {"disk": "ssd"}})
     assert list(refusals(shop, "a")) == [

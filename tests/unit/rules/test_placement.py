@@ -1,4 +1,4 @@
-"""The board against its definition: a snapshot in which the pods really stand where they were put."""
+"""The placement compared with a snapshot in which the pods really run where they were placed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ def test_a_pod_fits_exactly_where_nothing_refuses_it(seed: int) -> None:
 
 @thorough
 @given(seed=SEEDS)
-def test_without_its_source_a_pod_is_judged_as_if_it_were_not_there(seed: int) -> None:
+def test_without_its_source_a_pod_is_evaluated_as_if_it_were_not_there(seed: int) -> None:
     built = random_cluster(seed)
     snapshot = built.snapshot()
     placement = Placement(snapshot)
@@ -52,7 +52,7 @@ def test_without_its_source_a_pod_is_judged_as_if_it_were_not_there(seed: int) -
 
 @thorough
 @given(seed=SEEDS)
-def test_with_its_source_in_place_a_pod_is_judged_like_a_new_one_beside_it(seed: int) -> None:
+def test_with_its_source_in_place_a_pod_is_evaluated_like_a_new_one_beside_it(seed: int) -> None:
     built = random_cluster(seed)
     snapshot = built.snapshot()
     placement = Placement(snapshot)
@@ -227,7 +227,7 @@ def test_a_pod_that_is_being_deleted_takes_no_count_of_a_spread_with_it(asked_fi
     assert placement.fits(2, source_stays=True).tolist() == [True, True]
 
 
-def test_the_copy_of_a_pod_that_was_being_deleted_is_thought_away_like_any_other() -> None:
+def test_the_copy_of_a_pod_that_was_being_deleted_is_excluded_like_any_other() -> None:
     shop = cluster().nodes("a", "b", "c").pod("shop/ends", on="a", labels=WEBS, spec=SPREAD, deleted=TODAY)
     placement = Placement(
         shop.pod("shop/one", on="a", labels=WEBS).pod("shop/two", on="c", labels=WEBS).snapshot()
@@ -278,7 +278,7 @@ def assert_same(one: Sequence[object], other: Sequence[object]) -> None:
 
 
 def same_elsewhere(placement: Placement, pod: int, mine: np.ndarray, expected: np.ndarray) -> bool:
-    """Where the pod is, a board always says no."""
+    """Ignore the pod's own node, which a placement always refuses."""
     elsewhere = np.arange(len(mine)) != placement.position[pod]
     return np.array_equal(mine[elsewhere], expected[elsewhere])
 

@@ -126,17 +126,18 @@ def test_label_keys_of_a_term(keys: dict[str, Any], nodes: set[str]) -> None:
     assert fits(shop.pod("shop/web", labels={"version": "1"}, spec=apart(term(**keys)))) == nodes
 
 
-def test_label_keys_were_merged_in_at_admission_so_a_label_that_changed_later_says_nothing() -> None:
+def test_match_label_keys_use_the_labels_at_admission() -> None:
+    """The API server merged them into the selector, so a label that changed later doesn't matter."""
     shop = zones().pod("shop/one", on="e1", labels={"app": "db", "version": "1"})
     shop.pod("shop/two", on="w1", labels={"app": "db", "version": "2"})
     admitted = term(selector={"matchLabels": {"app": "db", "version": "1"}}, matchLabelKeys=["version"])
     assert fits(shop.pod("shop/web", labels={"version": "2"}, spec=apart(admitted))) == {"w1", "w2", "off"}
 
 
-def test_a_selector_that_is_missing_means_nobody_and_an_empty_one_everybody() -> None:
+def test_a_missing_selector_selects_no_pod_and_an_empty_one_all() -> None:
     shop = zones().pod("shop/db", on="e1")
-    nobody = {"topologyKey": ZONE}
-    assert fits(shop.pod("shop/web", spec=apart(nobody))) == {"e1", "e2", "w1", "w2", "off"}
+    no_selector = {"topologyKey": ZONE}
+    assert fits(shop.pod("shop/web", spec=apart(no_selector))) == {"e1", "e2", "w1", "w2", "off"}
     assert fits(shop.pod("shop/web", spec=apart(term(selector={})))) == {"w1", "w2", "off"}
 
 
@@ -193,12 +194,12 @@ def test_spread_keeps_out_of_the_fuller_domain_and_of_nodes_without_the_label() 
     [
         pytest.param(spread(maxSkew=2), {"e1", "e2", "w1", "w2"}, id="a larger skew"),
         pytest.param(
-            spread(whenUnsatisfiable="ScheduleAnyway"), {"e1", "e2", "w1", "w2", "off"}, id="a wish"
+            spread(whenUnsatisfiable="ScheduleAnyway"), {"e1", "e2", "w1", "w2", "off"}, id="a preference"
         ),
         pytest.param(
-            spread(labelSelector={}), {"e1", "e2", "w1", "w2"}, id="an empty selector counts nobody"
+            spread(labelSelector={}), {"e1", "e2", "w1", "w2"}, id="an empty selector counts no pods"
         ),
-        pytest.param(spread(labelSelector=None), {"e1", "e2", "w1", "w2"}, id="no selector counts nobody"),
+        pytest.param(spread(labelSelector=None), {"e1", "e2", "w1", "w2"}, id="no selector counts no pods"),
         pytest.param(spread(HOST), {"e2", "w1", "w2", "off"}, id="by node"),
         pytest.param(
             spread(matchLabelKeys=["version"]), {"e1", "e2", "w1", "w2"}, id="only pods of its own version"

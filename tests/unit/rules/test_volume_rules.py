@@ -1,4 +1,4 @@
-"""Rules about volumes: where they are, who has them already, how many a node takes, and what is not known."""
+"""Rules about volumes: topology, shared access, attach limits, and unknown objects."""
 
 from typing import Any
 
@@ -29,7 +29,8 @@ def test_a_bound_volume_is_only_reached_from_some_nodes() -> None:
     assert refusal.detail == f"claim shop/data is bound to pv-7, which is only available at {ZONE} In (east)"
 
 
-def test_a_volume_that_names_its_nodes_by_field_is_reached_from_all_as_the_scheduler_has_it() -> None:
+def test_a_volume_with_match_fields() -> None:
+    """The scheduler ignores matchFields of volumes, so every node can use it."""
     field = {"key": "metadata.name", "operator": "In", "values": ["e1"]}
     named = {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchFields": [field]}]}}}
     shop = zones().claim("shop/data", volume="pv-7").volume("pv-7", claim="shop/data", spec=named)
@@ -74,7 +75,7 @@ def test_a_volume_that_the_cluster_did_not_show_is_named_too() -> None:
     assert all("is bound to pv-7, which does not exist" in refusal.detail for refusal in found.values())
 
 
-def test_of_bound_claims_only_the_first_that_is_out_of_reach_is_told() -> None:
+def test_of_bound_claims_only_the_first_that_is_out_of_reach_is_reported() -> None:
     shop = zones().claim("shop/data", volume="pv-7").volume("pv-7", claim="shop/data", zones=["east"])
     shop.claim("shop/more", volume="pv-8").pod("shop/web", claims=["data", "more"])
     found = refusals(shop, "w1")[SchedulerRule.VOLUME_BINDING]
@@ -148,7 +149,8 @@ def test_a_volume_that_is_kept_for_a_claim_is_the_only_one_it_can_get() -> None:
     assert fits(shop) == {"e1"}
 
 
-def test_a_volume_that_was_kept_for_an_earlier_claim_of_the_same_name_is_no_candidate() -> None:
+def test_a_volume_of_an_earlier_claim_is_no_candidate() -> None:
+    """The volume is reserved for the uid of an earlier claim with the same name."""
     shop = static().claim("shop/data", storage_class="local").pod("shop/web", claims=["data"])
     earlier = {"claimRef": {"namespace": "shop", "name": "data", "uid": "gone"}}
     shop.volume("pv-kept", nodes=["e1"], storage_class="local", spec=earlier)
@@ -171,8 +173,8 @@ def test_a_free_volume_must_be_as_the_claim_wants_it(parts: dict[str, Any]) -> N
     assert fits(shop.claim("shop/data", storage_class="local", **parts)) == set()
 
 
-def test_only_the_first_thing_that_keeps_a_volume_from_being_made_is_told() -> None:
-    """Nobody has room; but the east is not allowed anyway, and where the volume isn't made nobody asks."""
+def test_only_the_first_thing_that_keeps_a_volume_from_being_made_is_reported() -> None:
+    """No storage has room; but the east is not allowed anyway, and elsewhere no capacity is checked."""
     nowhere = "node(s) didn't find available persistent volumes to bind"
     full = "node(s) did not have enough free storage"
     allowed = [{"matchLabelExpressions": [{"key": ZONE, "values": ["west"]}]}]
@@ -277,7 +279,8 @@ def test_volumes_that_are_attached_without_a_pod_count() -> None:
     assert fits(shop) == set()
 
 
-def test_a_volume_counts_once_however_many_pods_use_it_and_though_it_is_said_to_be_attached() -> None:
+def test_a_shared_volume_counts_once() -> None:
+    """However many pods use it, and although a VolumeAttachment names it, too."""
     shop = attaching(limit=2, taken=1).pod("shop/beside", on="a", claims=["d0"])
     assert fits(shop) == {"a"}
     shop.apply({
@@ -314,7 +317,7 @@ def scratch_claim(shop: ClusterBuilder, owner_uid: str, **parts: Any) -> Cluster
     return shop.apply(claim | {"metadata": claim["metadata"] | {"ownerReferences": [owner]}})
 
 
-def test_an_ephemeral_volume_is_made_anew_for_the_successor_of_a_running_pod() -> None:
+def test_an_ephemeral_volume_is_created_again_for_the_successor_of_a_running_pod() -> None:
     shop = scratch_claim(zones(), "its-pod", volume="pv-7", storage_class="late")
     shop.volume("pv-7", claim="shop/web-scratch", zones=["east"], storage_class="late")
     assert fits(shop.pod("shop/web", uid="its-pod", on="e1", volumes=[SCRATCH])) == {"e2", "w1"}

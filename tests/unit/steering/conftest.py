@@ -1,6 +1,7 @@
 """A simulated cluster with its own clients, and the webhook on a port of this machine."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -9,9 +10,17 @@ import pytest
 from kubesim import ApiServer
 from kubesim.sockets.outbound_calls import HttpsWebhookCaller
 from rescheduler.api.podmigration_crd import podmigration_crd
-from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
+from rescheduler.config.policy import Policy
+from rescheduler.kube.api_resources import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    NAMESPACES,
+    VALIDATING_WEBHOOKS,
+    merge_patch,
+)
 from rescheduler.kube.client import Client
 from rescheduler.kube.transport import InProcessTransport
+from rescheduler.steering.steering_server import SteeringServer
+from rescheduler.steering.steering_service import EvictionSettings
 from tests.stories.steering.simulated_steering import serving
 
 Serve = Callable[..., Any]
@@ -62,9 +71,31 @@ def serve(client: Client, unused_tcp_port_factory: Callable[[], int]) -> Serve:
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]:
     async def wait(look: Callable[[], Awaitable[Any]]) -> Any:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (seen := await look()):  # noqa: ASYNC110 - only asking tells
                 await asyncio.sleep(0.01)
         return seen
 
     return wait
+
+
+@pytest.fixture
+def guarded(client: Client, serve: Serve) -> Any:
+    @contextlib.asynccontextmanager
+    async def guarding(policy: Policy | None = None) -> AsyncIterator[SteeringServer]:
+        settings = EvictionSettings(policy or Policy(), "ours", "rescheduler")
+        async with serve(evictions=settings) as webhook:
+            guard = webhook._service.evictions
+            assert guard is not None
+            await guard._caches.synced()
+            await _wait_for_answers(client)
+            yield webhook
+
+    return guarding
+
+
+async def _wait_for_answers(client: Client) -> None:
+    """Let the server wait for a webhook on a busy machine: after two seconds, evictions would pass."""
+    (item,) = (await client.list(VALIDATING_WEBHOOKS)).items
+    hooks = [hook | {"timeoutSeconds": 30} for hook in item["webhooks"]]
+    await client.patch(VALIDATING_WEBHOOKS, item["metadata"]["name"], merge_patch({"webhooks": hooks}))

@@ -1,4 +1,4 @@
-"""A scheduler's questions to an extender, and its answers as a scheduler reads them."""
+"""Requests of a scheduler to an extender, and its responses as a scheduler reads them."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ Json = dict[str, Any]
 
 
 class Verdict:
-    """As the real scheduler takes it: what is not of these types would be an error to it."""
+    """The response as the real scheduler parses it: other types would be an error."""
 
     def __init__(self, answer: Json) -> None:
         assert set(answer) == {"Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"}

@@ -1,4 +1,4 @@
-"""Reviews of pods, and what becomes of a pod that was reviewed."""
+"""Admission reviews of pods, and the pod after the review."""
 
 import json
 from base64 import b64decode
@@ -8,7 +8,7 @@ from kubesim.patches.json_patches import json_patch
 from rescheduler.api.podmigration import ControllerReference
 from rescheduler.steering.intents import Intent, IntentIndex
 
-__all__ = ["OWNER", "PREFERRED", "REQUIRED", "book_of", "judged", "patched", "pod_of", "review_of"]
+__all__ = ["OWNER", "PREFERRED", "REQUIRED", "book_of", "parse_response", "patched", "pod_of", "review_of"]
 
 Json = dict[str, Any]
 
@@ -23,7 +23,7 @@ def book_of(*avoid: str, prefer: str = "", cause: str = "move-1") -> IntentIndex
 
 
 def pod_of(affinity: Any = None, **metadata: Any) -> Json:
-    """As the API server has it: without a field that nobody set."""
+    """Return a pod as the API server sends it: without fields that are not set."""
     spec: Json = {"containers": [{"name": "c", "image": "i"}]}
     if affinity is not None:
         spec["affinity"] = affinity
@@ -51,7 +51,7 @@ def review_of(pod: Any, **request: Any) -> bytes:
     return json.dumps(review).encode()
 
 
-def judged(body: bytes) -> tuple[str, list[Json]]:
+def parse_response(body: bytes) -> tuple[str, list[Json]]:
     """The uid and the patch of an answer that is valid and allows."""
     review = json.loads(body)
     assert (review["apiVersion"], review["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
@@ -70,5 +70,5 @@ def judged(body: bytes) -> tuple[str, list[Json]]:
 
 def patched(pod: Json, body: bytes) -> Json:
     """The pod as the server has it after that answer."""
-    _, operations = judged(body)
+    _, operations = parse_response(body)
     return json_patch(json.loads(json.dumps(pod)), operations) if operations else pod

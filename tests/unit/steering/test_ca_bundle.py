@@ -1,4 +1,4 @@
-"""What the API server is told: about which pods to ask, never to wait for us; and how that stays so."""
+"""The webhook configurations: selected pods, failure policy, and how they stay current."""
 
 from typing import Any
 
@@ -81,7 +81,7 @@ async def test_the_secret_part_of_the_path_is_written_and_restored(client: Clien
         pytest.param({"ownerReferences": [{**OWNER, "kind": "DaemonSet"}]}, False, id="of a DaemonSet"),
         pytest.param({"ownerReferences": [{**OWNER, "kind": "PodMigration"}]}, False, id="that is a copy"),
         pytest.param({"ownerReferences": [{**OWNER, "controller": False}]}, False, id="without a controller"),
-        pytest.param({"ownerReferences": None}, False, id="of nobody"),
+        pytest.param({"ownerReferences": None}, False, id="without an owner"),
     ],
 )
 async def test_it_is_asked_about_a_pod(
@@ -97,9 +97,7 @@ async def test_it_is_asked_about_a_pod(
     assert bool(reviewed) is asked
 
 
-async def test_a_bundle_that_somebody_has_broken_is_mended(
-    client: Client, serve: Serve, eventually: Eventually
-):
+async def test_a_broken_bundle_is_repaired(client: Client, serve: Serve, eventually: Eventually):
     await begin(client)
     async with serve():
         await eventually(steering(client))
@@ -107,11 +105,11 @@ async def test_a_bundle_that_somebody_has_broken_is_mended(
         broken = [{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]
         await client.patch(MUTATING_WEBHOOKS, OURS, json_patch(broken))
 
-        async def mended() -> bool:
+        async def repaired() -> bool:
             (hook,) = (await client.get(MUTATING_WEBHOOKS, OURS))["webhooks"]
             return hook["clientConfig"].get("caBundle") == good
 
-        await eventually(mended)
+        await eventually(repaired)
         assert is_steered(await created(client))
 
 

@@ -1,4 +1,4 @@
-"""Certificates are replaced in time, and at no moment is one served that callers don't trust yet."""
+"""Certificates are replaced in time, and every served certificate is trusted by all callers."""
 
 import ssl
 from dataclasses import replace
@@ -61,7 +61,7 @@ def test_with_a_third_of_its_time_left_the_serving_certificate_is_replaced():
     assert next_renewal_at(first, LIFETIMES) == NOW + 6 * DAY
     second = later(first, NOW + 6 * DAY)
     assert second.serving != first.serving
-    assert second.trusted == first.trusted, "the authority stays, so nobody has to hear of it"
+    assert second.trusted == first.trusted, "the authority stays, so callers need no update"
 
 
 def test_a_name_that_is_missing_is_added_and_the_others_stay():
@@ -76,18 +76,18 @@ def test_a_successor_is_trusted_for_a_while_before_it_signs():
     announced = later(first, NOW + 60 * DAY)
     assert announced.successor is not None
     assert announced.authority == first.authority
-    assert trusts(first.trusted, announced), "callers that have not heard yet are served all the same"
+    assert trusts(first.trusted, announced), "callers without the update are served all the same"
     assert later(announced, NOW + 61 * DAY - timedelta(seconds=1)).authority == first.authority
     succeeded = later(announced, NOW + 61 * DAY)
     assert succeeded.authority == announced.successor
     assert succeeded.successor is None
-    assert trusts(announced.trusted, succeeded), "who heard of the successor knows what it has signed"
+    assert trusts(announced.trusted, succeeded), "callers with the update trust what the successor has signed"
     assert not trusts(first.trusted, succeeded)
     assert trusts(succeeded.trusted, announced), "a replica that is late is still trusted"
 
 
-def test_over_years_every_certificate_is_trusted_by_who_heard_of_the_ones_before_it():
-    """Looked at as the program does: when something is due. The key of an old authority is not kept."""
+def test_certificates_stay_trusted_for_years():
+    """A client that knows the earlier ones trusts each. The key of an old authority is not kept."""
     credentials, now = made(), NOW
     for _ in range(120):
         now = next_renewal_at(credentials, LIFETIMES)
@@ -101,7 +101,7 @@ def test_over_years_every_certificate_is_trusted_by_who_heard_of_the_ones_before
     assert now > NOW + timedelta(days=365)
 
 
-def test_after_a_long_sleep_all_is_made_anew():
+def test_after_a_long_sleep_all_is_created_again():
     first = made()
     second = later(first, NOW + timedelta(days=400))
     assert second.authority != first.authority
@@ -126,7 +126,8 @@ def test_a_serving_certificate_of_another_authority_is_replaced():
 # -- the certificate of schedulers
 
 
-def test_the_certificate_for_schedulers_is_for_clients_only_and_lives_as_long_as_the_authority():
+def test_the_certificate_for_schedulers():
+    """It is for clients only, and valid as long as the authority."""
     first = made()
     assert first.client is not None
     usage = first.client.parsed.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
@@ -135,7 +136,8 @@ def test_the_certificate_for_schedulers_is_for_clients_only_and_lives_as_long_as
     assert later(first, NOW + 6 * DAY).client == first.client, "it does not change with the serving one"
 
 
-def test_it_is_made_anew_by_the_authority_that_takes_over_and_the_one_before_stays_trusted():
+def test_the_certificate_for_schedulers_is_rotated():
+    """The next authority creates it again, and the one before stays trusted."""
     first = made()
     announced = later(first, NOW + 60 * DAY)
     assert announced.client == first.client

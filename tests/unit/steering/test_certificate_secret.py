@@ -1,4 +1,4 @@
-"""All replicas share one Secret: whoever writes first wins, and what is broken is made anew."""
+"""All replicas share one Secret: the first writer wins, and a broken Secret is replaced."""
 
 import asyncio
 from base64 import b64encode
@@ -65,7 +65,7 @@ async def test_of_many_that_find_them_due_one_renews_them(client: Client, connec
         pytest.param({"next-ca.crt": b64encode(b"none").decode()}, id="half a successor"),
     ],
 )
-async def test_what_somebody_has_broken_is_made_anew(
+async def test_a_broken_secret_is_created_again(
     client: Client, change: dict[str, Any], caplog: pytest.LogCaptureFixture
 ):
     before = await kept_by(client).credentials()

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubevalues import parse_selector
 from rescheduler.api.podmigration import (
     EVICTION,
     Handover,
@@ -29,6 +30,7 @@ from rescheduler.cluster.object_meta import OwnerReference
 from rescheduler.cluster.pod_record import PodCondition, PodRecord, PodShape
 from rescheduler.cluster.workload_record import WorkloadRecord
 from rescheduler.config.policy import Policy, SafeEvictionMode, SafeEvictions
+from rescheduler.config.profiles import profiled
 from rescheduler.migrations.transition_table import MigrationStep, phase_of
 from rescheduler.steering.webhook.eviction_decision import (
     EvictionFacts,
@@ -192,6 +194,30 @@ class TestPassing:
     def test_a_pod(self, more: dict[str, Any], reason: PassReason) -> None:
         assert passes(facts(**more)) is reason
 
+    @pytest.mark.parametrize(
+        "labels",
+        [
+            pytest.param({"rescheduling": "off"}, id="opted out"),
+            pytest.param(None, id="labels not known"),
+        ],
+    )
+    def test_a_pod_of_a_namespace_that_is_not_selected(self, labels: dict[str, str] | None) -> None:
+        policy = Policy(namespace_selector=parse_selector("rescheduling!=off"))
+        assert passes(facts(policy=policy, namespace_labels=labels)) is PassReason.PROTECTED
+        assert held(facts(policy=policy, namespace_labels={}))
+
+    def test_a_pod_that_no_profile_selects_or_its_own_profile_excludes(self) -> None:
+        first = Policy(namespace_selector=parse_selector("team=a"))
+        second = Policy(
+            namespace_selector=parse_selector("team=b"), excluded_pod_selector=parse_selector("app=web")
+        )
+        policy = profiled(first, [second])
+        labels = {"app": "web"}
+        assert held(facts(policy=policy, pod=pod(labels=labels), namespace_labels={"team": "a"}))
+        for team in ("b", "c"):
+            found = facts(policy=policy, pod=pod(labels=labels), namespace_labels={"team": team})
+            assert passes(found) is PassReason.PROTECTED
+
     def test_in_auto_where_enough_others_are_ready(self) -> None:
         enough = workload(replicas=2, ready=3)
         assert passes(facts(owner=enough)) is PassReason.NOT_NEEDED
@@ -216,6 +242,18 @@ class TestSetsThatCanOnlyBeEvicted:
         assert passes(self.of_set(3)) is PassReason.ONLY_EVICTABLE
         assert held(self.of_set(2)).request is None
         assert held(self.of_set(3, sibling_leaves=True)).request is None
+
+    def test_take_turns_that_all_replicas_of_the_webhook_know(self) -> None:
+        """Two clients drain two nodes at the same moment, and reach different replicas. Neither replica knows
+        what the other lets pass; but both know who goes first, and after a while their caches show it."""
+        assert passes(self.of_set(3, siblings_first=0)) is PassReason.ONLY_EVICTABLE
+        second = self.of_set(3, siblings_first=1)
+        assert "leave their nodes first (1)" in held(second).message
+        assert held(replace(second, first_held=NOW - timedelta(seconds=9)))
+        late = replace(second, first_held=NOW - timedelta(seconds=10))
+        assert passes(late) is PassReason.ONLY_EVICTABLE, (
+            "the first is not evicted: it is not waited for long"
+        )
 
     def test_are_left_to_their_budget(self) -> None:
         assert passes(self.of_set(2, budgets=(BUDGET,))) is PassReason.ONLY_EVICTABLE

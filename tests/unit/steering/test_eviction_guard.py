@@ -1,25 +1,29 @@
 """Evictions on a simulated cluster, answered by the real webhook over HTTPS."""
 
-import contextlib
 import json
 import statistics
 import time
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from kubevalues import parse_selector
 from rescheduler.api.daemon_status import DaemonStatus, Halt, HaltReason, Pause, encode_state
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.config.policy import Policy
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, LEASES, REPLICA_SETS
+from rescheduler.kube.api_resources import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    LEASES,
+    NAMESPACES,
+    REPLICA_SETS,
+    merge_patch,
+)
 from rescheduler.kube.client import Client
-from rescheduler.steering.steering_server import SteeringServer
-from rescheduler.steering.steering_service import EvictionSettings
-from tests.unit.steering.conftest import Serve
+from rescheduler.steering.webhook.eviction_guard import has_turn
 
 SELECTOR = {"matchLabels": {"app": "web"}}
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
@@ -33,7 +37,7 @@ async def put_status(client: Client, kind: Any, key: str, status: dict[str, Any]
 
 async def lead(client: Client) -> None:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    spec = {"holderIdentity": "daemon", "leaseDurationSeconds": 15, "renewTime": now, "acquireTime": now}
+    spec = {"holderIdentity": "daemon", "leaseDurationSeconds": 3600, "renewTime": now, "acquireTime": now}
     about = {"namespace": "ours", "name": "rescheduler"}
     await client.create(LEASES, {"apiVersion": "coordination.k8s.io/v1", "metadata": about, "spec": spec})
 
@@ -65,20 +69,6 @@ async def run_web(client: Client, pods: int = 1) -> str:
         await put_status(client, PODS.as_json, f"shop/{name}", {"phase": "Running", "conditions": READY})
         uids.append(pod["metadata"]["uid"])
     return str(uids[0])
-
-
-@pytest.fixture
-def guarded(client: Client, serve: Serve) -> Any:
-    @contextlib.asynccontextmanager
-    async def guarding(policy: Policy | None = None) -> AsyncIterator[SteeringServer]:
-        settings = EvictionSettings(policy or Policy(), "ours", "rescheduler")
-        async with serve(evictions=settings) as webhook:
-            guard = webhook._service.evictions
-            assert guard is not None
-            await guard._caches.synced()
-            yield webhook
-
-    return guarding
 
 
 async def migrations(client: Client) -> list[Any]:
@@ -125,6 +115,23 @@ async def test_passes(obstacle: dict[str, str] | None, client: Client, guarded: 
         assert not await migrations(client)
 
 
+async def test_namespaces_opt_out_of_safe_evictions_by_their_labels(client: Client, guarded: Any) -> None:
+    await run_web(client)
+    await lead(client)
+    await client.patch(NAMESPACES, "shop", merge_patch({"metadata": {"labels": {"rescheduling": "off"}}}))
+    async with guarded(Policy(namespace_selector=parse_selector("rescheduling!=off"))):
+        await client.evict("shop/web-1-0")
+        assert not await migrations(client)
+
+
+async def test_an_eviction_in_a_selected_namespace_becomes_a_move(client: Client, guarded: Any) -> None:
+    await run_web(client)
+    await lead(client)
+    async with guarded(Policy(namespace_selector=parse_selector("kubernetes.io/metadata.name=shop"))):
+        with pytest.raises(errors.Overloaded, match="is being moved to another node first"):
+            await client.evict("shop/web-1-0")
+
+
 async def test_answers_take_less_than_five_milliseconds(client: Client, guarded: Any) -> None:
     """From caches alone: 99 of 100, in time of the processor."""
     await run_web(client, pods=50)
@@ -143,3 +150,11 @@ async def test_answers_take_less_than_five_milliseconds(client: Client, guarded:
             took_s.append(time.thread_time() - began)
             assert json.loads(answer)["response"]["status"]["code"] == 429
         assert statistics.quantiles(took_s, n=100)[98] < 0.005
+
+
+def test_one_namespace_leaves_places_for_the_moves_of_others() -> None:
+    flood = ["attacker"] * 50
+    assert not has_turn(flood, "attacker")
+    assert has_turn(flood, "shop")
+    assert has_turn(flood[:49], "attacker")
+    assert not has_turn([*flood, *(f"n{number}" for number in range(50))], "shop"), "all together"

@@ -1,4 +1,4 @@
-"""The extender's part of the process: over HTTPS, from what the cluster holds."""
+"""The extender's endpoints, over HTTPS, with data from the cluster."""
 
 import asyncio
 import http.client
@@ -68,9 +68,9 @@ async def test_targets_are_given_out_in_turn_and_each_pod_keeps_its_own(
     async with serve() as webhook, asking(client, webhook) as call:
         await eventually(keeping(call, ["new", "a"]))
         asked = ["p-1", "p-1", "p-2", "p-1", "p-2"]
-        told = [await scores(call, "new-1", "new-2", uid=uid) for uid in asked]
+        reported = [await scores(call, "new-1", "new-2", uid=uid) for uid in asked]
         one, other = {"new-1": 10}, {"new-2": 10}
-        assert told == [one, one, other, one, other]
+        assert reported == [one, one, other, one, other]
 
 
 async def test_before_it_knows_the_migrations_every_node_will_do(
@@ -85,7 +85,7 @@ async def test_before_it_knows_the_migrations_every_node_will_do(
         await eventually(keeping(call, ["new", "a"]))
 
 
-async def test_alone_it_tells_api_servers_nothing(client: Client, serve: Serve, eventually: Eventually):
+async def test_alone_it_shows_api_servers_nothing(client: Client, serve: Serve, eventually: Eventually):
     await begin(client)
     async with serve(registers=False) as webhook, asking(client, webhook) as call:
         await eventually(keeping(call, ["new", "a"]))
@@ -148,7 +148,7 @@ async def test_the_certificate_of_the_server_does_not_do_for_a_client(client: Cl
 async def test_an_authority_that_was_replaced_is_not_trusted_any_more(
     client: Client, serve: Serve, eventually: Eventually
 ):
-    """Somebody has deleted the content of the Secret, because its key has leaked."""
+    """The content of the Secret was deleted, because its key has leaked."""
     async with serve() as webhook:
         leaked = await scheduler_tls(client)
         async with asking(client, webhook) as call:
@@ -162,7 +162,7 @@ async def test_an_authority_that_was_replaced_is_not_trusted_any_more(
 
 
 async def test_a_question_of_more_than_a_few_megabytes_is_refused(client: Client, serve: Serve):
-    """5,000 names are one at most; a scheduler that sends whole nodes is told so by 413."""
+    """5,000 names are one at most; a scheduler that sends whole nodes gets 413."""
     names = [f"{number:0253}" for number in range(5000)]
     async with serve() as webhook, asking(client, webhook) as call:
         assert await kept(call, *names) == names

@@ -1,4 +1,4 @@
-"""What a scheduler is answered: the same as the webhook would have put into the pod."""
+"""The extender's responses match what the webhook would add to the pod."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rescheduler.api.podmigration import ControllerReference
 from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION, STEERED_BY_ANNOTATION
-from rescheduler.steering.extender.extender_verbs import filter_nodes, prioritize_nodes
+from rescheduler.steering.extender_verbs import filter_nodes, prioritize_nodes
 from rescheduler.steering.intents import Intent, IntentIndex
 from rescheduler.steering.webhook.pod_mutation import answer_review
 from tests.unit.steering.extender_requests import Verdict, node_object, question, scores_of, verdict_of
@@ -37,7 +37,8 @@ def prioritized(body: bytes, *intents: Intent, **more: Any) -> dict[str, int]:
 # -- filter
 
 
-def test_the_node_it_is_moved_away_from_is_taken_out_and_nothing_would_change_by_preemption_there():
+def test_the_source_node_is_filtered_out():
+    """Preemption on it would change nothing."""
     found = filtered(question("a", "old", "c"), moved("old"))
     assert found.kept == ["a", "c"]
     assert found.failed == {"old": "node(s) that rescheduler is moving pods of this workload away from"}
@@ -63,7 +64,8 @@ def test_pods_that_nothing_concerns_keep_all_nodes(pod: Any):
     assert prioritized(body, moved("old", prefer="a")) == {}
 
 
-def test_if_only_the_node_is_left_that_it_moves_away_from_it_waits_until_that_is_withdrawn():
+def test_only_the_excluded_node_is_left():
+    """The pod waits until the intent is withdrawn."""
     assert filtered(question("old"), moved("old")).kept == []
 
 
@@ -112,7 +114,7 @@ def test_otherwise_there_is_nothing_to_say(intent: Intent):
     assert prioritized(question("a", "new"), intent) == {}
 
 
-def test_the_target_that_a_pod_was_told_of_stays_its_target():
+def test_the_target_that_a_pod_was_steered_to_stays_its_target():
     intents = (moved("old", prefer="new-1", cause="m-1"), moved("old", prefer="new-2", cause="m-2"))
     used = {"shop/m-1": 5, "shop/m-2": 1}
     body = question("new-1", "new-2")
@@ -149,7 +151,7 @@ def test_both_say_the_same(intents: list[Intent], used: dict[str, int]):
     terms = affinity.get(REQUIRED, {}).get("nodeSelectorTerms", [{}])
     excluded = {value for field in terms[0].get("matchFields", ()) for value in field["values"]}
     preferred = [term["preference"]["matchFields"][0]["values"][0] for term in affinity.get(PREFERRED, ())]
-    # With one more that nobody avoids, so that there is always another place.
+    # With one more that no intent avoids, so that there is always another place.
     asked = question(*NODES, "free", pod=pod)
     assert set(NODES) - set(filtered(asked, *intents).kept) == excluded
     assert list(prioritized(asked, *intents, used=used)) == preferred

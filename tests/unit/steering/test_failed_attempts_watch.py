@@ -1,8 +1,9 @@
-"""New pods are told where others of their workload have failed: by the record on the workload alone."""
+"""New pods avoid the nodes where other pods of their workload failed, by the record on the workload alone."""
 
 import json
 import time
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from rescheduler.kube.api_resources import (
     DEPLOYMENTS,
     JOBS,
     MUTATING_WEBHOOKS,
+    NAMESPACES,
     REPLICA_SETS,
     STATEFUL_SETS,
     ApiResource,
@@ -23,7 +25,7 @@ from rescheduler.kube.api_resources import (
 )
 from rescheduler.kube.client import Client
 from rescheduler.recovery.attempt_ledger import AttemptLedger, FailedAttempt, ReplicaLineage
-from rescheduler.steering.failed_attempts_watch import FailedAttemptsWatch
+from rescheduler.steering.failed_attempts_watch import MAX_TEXT_PER_NAMESPACE, FailedAttemptsWatch
 from rescheduler.steering.intents import Intent
 from rescheduler.steering.steering_service import SteeringService
 from rescheduler.steering.webhook.webhook_configurations import UrlAddress, webhook_configurations
@@ -35,11 +37,11 @@ TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": CONTAINERS}
 
 
 class InProcess:
-    def __init__(self, desk: SteeringService) -> None:
-        self._desk = desk
+    def __init__(self, service: SteeringService) -> None:
+        self._service = service
 
     async def call(self, _endpoint: Any, body: bytes, _timeout_s: float) -> bytes:
-        return self._desk.answer(body)
+        return self._service.answer(body)
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ async def nodes(server: ApiServer, client: Client) -> list[str]:
 
 
 @pytest.fixture
-async def desk(
+async def service(
     server: ApiServer, client: Client, connect: Callable[[], Client], nodes: list[str]
 ) -> AsyncIterator[SteeringService]:
     await client.create(MUTATING_WEBHOOKS, webhook_configurations(UrlAddress("https://webhook.invalid"))[0])
@@ -85,7 +87,7 @@ def reference(owner: Any) -> Any:
 
 
 async def has_failed(client: Client, resource: ApiResource[Any], item: Any, **failed: list[str]) -> None:
-    """By line, on these nodes."""
+    """Record failed attempts on these nodes, by lineage."""
     lines = {
         name.replace("_", "-"): ReplicaLineage(
             tuple(FailedAttempt(1, node, f"{name}{node}") for node in nodes)
@@ -119,25 +121,25 @@ def kept_off(pod: Any) -> tuple[str, ...]:
 
 
 async def test_pods_of_a_deployment_s_replica_sets_stay_away(
-    client: Client, desk: SteeringService, nodes: list[str], eventually: Eventually
+    client: Client, service: SteeringService, nodes: list[str], eventually: Eventually
 ) -> None:
     deployment = await workload(client, DEPLOYMENTS, "web")
     replica_set = await workload(client, REPLICA_SETS, "web-1", deployment)
     await has_failed(client, DEPLOYMENTS, deployment, line=[nodes[0]])
 
-    async def is_told() -> Any:
+    async def is_reported() -> Any:
         pod = await made_by(client, replica_set, team="somebody")
         return pod if kept_off(pod) else None
 
-    pod = await eventually(is_told)
+    pod = await eventually(is_reported)
     assert kept_off(pod) == (nodes[0],)
     assert pod["metadata"]["annotations"]["team"] == "somebody", "what is there stays there"
     later = await workload(client, REPLICA_SETS, "web-2", deployment)
 
-    async def is_told_later() -> bool:
+    async def is_advised_later() -> bool:
         return bool(kept_off(await made_by(client, later)))
 
-    await eventually(is_told_later)
+    await eventually(is_advised_later)
     await annotate(client, DEPLOYMENTS, deployment, None)
 
     async def is_free() -> bool:
@@ -147,28 +149,28 @@ async def test_pods_of_a_deployment_s_replica_sets_stay_away(
 
 
 async def test_pods_of_a_cron_job_s_jobs_stay_away(
-    client: Client, desk: SteeringService, nodes: list[str], eventually: Eventually
+    client: Client, service: SteeringService, nodes: list[str], eventually: Eventually
 ) -> None:
     cron_job = await workload(client, CRON_JOBS, "nightly")
     job = await workload(client, JOBS, "nightly-1", cron_job)
     await has_failed(client, CRON_JOBS, cron_job, line=nodes[:2])
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         return kept_off(await made_by(client, job)) == tuple(nodes[:2])
 
-    await eventually(is_told)
+    await eventually(is_reported)
 
 
-async def test_a_stateful_set_s_pods_are_told_apart_by_name(
-    client: Client, desk: SteeringService, nodes: list[str], eventually: Eventually
+async def test_a_stateful_set_s_pods_are_distinguished_by_name(
+    client: Client, service: SteeringService, nodes: list[str], eventually: Eventually
 ) -> None:
     owner = await workload(client, STATEFUL_SETS, "db")
     await has_failed(client, STATEFUL_SETS, owner, db_0=[nodes[0]])
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         return kept_off(await made_by(client, owner, "db-0")) == (nodes[0],)
 
-    await eventually(is_told)
+    await eventually(is_reported)
     assert kept_off(await made_by(client, owner, "db-1")) == ()
 
 
@@ -190,12 +192,12 @@ async def test_a_stateful_set_s_pods_are_told_apart_by_name(
     ],
 )
 async def test_no_pod_is_refused_or_changed_because_of_a_record_that_says(
-    client: Client, desk: SteeringService, eventually: Eventually, text: str
+    client: Client, service: SteeringService, eventually: Eventually, text: str
 ) -> None:
     broken = await workload(client, STATEFUL_SETS, "db")
     await annotate(client, STATEFUL_SETS, broken, text.replace("UID", broken["metadata"]["uid"]))
     witness = await workload(client, STATEFUL_SETS, "witness")
-    await has_failed(client, STATEFUL_SETS, witness, witness_0=["elsewhere"])
+    await has_failed(client, STATEFUL_SETS, witness, witness_0=["node-0001"])
 
     async def is_known() -> bool:
         return bool(kept_off(await made_by(client, witness, "witness-0")))
@@ -207,22 +209,22 @@ async def test_no_pod_is_refused_or_changed_because_of_a_record_that_says(
 
 
 async def test_where_no_other_node_is_open_none_is_avoided(
-    client: Client, desk: SteeringService, nodes: list[str], eventually: Eventually
+    client: Client, service: SteeringService, nodes: list[str], eventually: Eventually
 ) -> None:
     owner = await workload(client, STATEFUL_SETS, "db")
     await has_failed(client, STATEFUL_SETS, owner, db_0=nodes[:2])
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         return kept_off(await made_by(client, owner, "db-0")) == tuple(nodes[:2])
 
     async def is_free() -> bool:
         return not kept_off(await made_by(client, owner, "db-0"))
 
-    await eventually(is_told)
+    await eventually(is_reported)
     await client.patch(NODES, nodes[2], merge_patch({"spec": {"unschedulable": True}}))
     await eventually(is_free)
     await client.patch(NODES, nodes[2], merge_patch({"spec": {"unschedulable": None}}))
-    await eventually(is_told)
+    await eventually(is_reported)
 
 
 async def test_a_record_is_read_once_for_all_replica_sets_below(
@@ -236,7 +238,9 @@ async def test_a_record_is_read_once_for_all_replica_sets_below(
     watched = FailedAttemptsWatch(connect(), lambda name, intents: learnt.update({name: intents}))
     async with watched.running():
         await watched.settled()
-        failed = {f"pod_{line}": [f"n{line}-{number}" for number in range(20)] for line in range(150)}
+        failed = {
+            f"pod_{line}": [nodes[0], *(f"n{line}-{number}" for number in range(19))] for line in range(150)
+        }
 
         async def all_know() -> bool:
             return sum(map(bool, learnt.values())) == 200
@@ -246,3 +250,46 @@ async def test_a_record_is_read_once_for_all_replica_sets_below(
         await eventually(all_know)
         assert time.process_time() - began_s < 0.6
     assert {intents[0].workload.name for intents in learnt.values()} == {f"web-{n}" for n in range(200)}
+    assert {intents[0].tried for intents in learnt.values()} == {(nodes[0],)}, "the others don't exist"
+
+
+async def test_records_of_one_namespace_leave_room_for_those_of_others(
+    client: Client, service: SteeringService, nodes: list[str], eventually: Eventually
+) -> None:
+    """A tenant writes as much as annotations can have on workload after workload."""
+    honest = await workload(client, STATEFUL_SETS, "db")
+    await has_failed(client, STATEFUL_SETS, honest, db_0=nodes[:1])
+    await client.create(NAMESPACES, {"metadata": {"name": "attacker"}})
+    for number in range(14):
+        metadata = {"namespace": "attacker", "name": f"a-{number}"}
+        ledger = AttemptLedger({"a-0": ReplicaLineage((FailedAttempt(1, nodes[0], "x" * 200),) * 20)})
+        text = ledger.written("anybody") + " " * 200_000
+        metadata["annotations"] = {FAILED_ATTEMPTS_ANNOTATION: text}
+        spec = {"template": TEMPLATE, "selector": {"matchLabels": {"app": "web"}}}
+        await client.create(STATEFUL_SETS, {"metadata": metadata, "spec": spec})
+    last = await workload(client, STATEFUL_SETS, "last")
+    await has_failed(client, STATEFUL_SETS, last, last_0=nodes[:1])
+
+    async def is_advised() -> bool:
+        return kept_off(await made_by(client, last, "last-0")) == (nodes[0],)
+
+    await eventually(is_advised)
+    assert kept_off(await made_by(client, honest, "db-0")) == (nodes[0],)
+    assert service.attempts_text_bytes < MAX_TEXT_PER_NAMESPACE + 10_000
+
+
+async def test_a_node_that_is_made_later_is_avoided_too(
+    client: Client, service: SteeringService, nodes: list[str], eventually: Eventually
+) -> None:
+    """It was deleted when the pod had failed there, and comes back under its name."""
+    owner = await workload(client, STATEFUL_SETS, "db")
+    await has_failed(client, STATEFUL_SETS, owner, db_0=[nodes[0], nodes[1]])
+    await client.delete(NODES, nodes[1])
+
+    async def avoids(*expected: str) -> bool:
+        return kept_off(await made_by(client, owner, "db-0")) == expected
+
+    await eventually(lambda: avoids(nodes[0]))
+    (shape,) = (each for each in node_shapes(3, "node") if each.name == nodes[1])
+    await client.create(NODES.as_json, node_object(shape, "node", datetime.now(UTC)))
+    await eventually(lambda: avoids(nodes[0], nodes[1]))

@@ -1,4 +1,4 @@
-"""What new pods are told because others of their workload have failed."""
+"""Intents that follow from failed attempts of a workload."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ OPEN = {"a", "b", "c", "d"}
 
 
 def ledger_of(**nodes):
-    """By line, where its pods have failed."""
+    """Return a ledger of the nodes where its pods failed, by lineage."""
     return AttemptLedger(
         {
             name.replace("_", "-"): ReplicaLineage(
@@ -25,7 +25,7 @@ def ledger_of(**nodes):
     )
 
 
-def told(ledger, controller, pod="", open_nodes=OPEN):
+def reported(ledger, controller, pod="", open_nodes=OPEN):
     book = IntentIndex(intents_of_ledger(ledger, "shop", controller, open_nodes))
     intent = book.intent_for("shop", controller.uid, pod)
     return () if intent is None else intent.excluded
@@ -33,34 +33,34 @@ def told(ledger, controller, pod="", open_nodes=OPEN):
 
 def test_a_stateful_set_s_pod_stays_away_from_where_it_has_failed_itself():
     ledger = ledger_of(db_0=["a", "b"], db_1=["c"])
-    assert told(ledger, STATEFUL_SET, "db-0") == ("a", "b")
-    assert told(ledger, STATEFUL_SET, "db-1") == ("c",)
-    assert told(ledger, STATEFUL_SET, "db-2") == ()
+    assert reported(ledger, STATEFUL_SET, "db-0") == ("a", "b")
+    assert reported(ledger, STATEFUL_SET, "db-1") == ("c",)
+    assert reported(ledger, STATEFUL_SET, "db-2") == ()
 
 
 def test_where_pods_have_no_names_each_stays_away_from_where_any_has_failed():
-    assert told(ledger_of(one=["a"], other=["b"]), REPLICA_SET, "web-1-x") == ("a", "b")
+    assert reported(ledger_of(one=["a"], other=["b"]), REPLICA_SET, "web-1-x") == ("a", "b")
 
 
 def test_nodes_that_are_forgiven_are_not_avoided():
     ledger = ledger_of(one=["a", "b"]).forgiving("one")
-    assert told(ledger, REPLICA_SET) == ("b",)
-    assert told(ledger.forgiving("one", last_too=True), REPLICA_SET) == ()
+    assert reported(ledger, REPLICA_SET) == ("b",)
+    assert reported(ledger.forgiving("one", last_too=True), REPLICA_SET) == ()
 
 
 def test_where_every_node_was_tried_none_is_avoided():
-    assert told(ledger_of(one=["a", "b"]), REPLICA_SET, open_nodes={"a", "b"}) == ()
-    assert told(ledger_of(one=["a"], other=["b"]), REPLICA_SET, open_nodes={"a", "b"}) == ()
-    assert told(ledger_of(one=["a", "b"]), REPLICA_SET, open_nodes={"a", "b", "new"}) == ("a", "b")
+    assert reported(ledger_of(one=["a", "b"]), REPLICA_SET, open_nodes={"a", "b"}) == ()
+    assert reported(ledger_of(one=["a"], other=["b"]), REPLICA_SET, open_nodes={"a", "b"}) == ()
+    assert reported(ledger_of(one=["a", "b"]), REPLICA_SET, open_nodes={"a", "b", "new"}) == ("a", "b")
 
 
 def test_without_knowledge_of_nodes_the_tried_ones_are_avoided():
-    assert told(ledger_of(one=["a"]), REPLICA_SET, open_nodes=()) == ("a",)
+    assert reported(ledger_of(one=["a"]), REPLICA_SET, open_nodes=()) == ("a",)
 
 
 @pytest.mark.parametrize("name", ["", "No Node", "a/b", "x" * 300, "-a"])
 def test_what_can_not_be_a_node_is_left_out_because_the_server_would_refuse_the_pod(name):
-    assert told(ledger_of(one=[name, "b"]), REPLICA_SET) == ("b",)
+    assert reported(ledger_of(one=[name, "b"]), REPLICA_SET) == ("b",)
 
 
 @given(

@@ -95,9 +95,8 @@ def test_without_a_target_any_node_but_the_source_will_do():
         pytest.param({}, {"targetNode": "no_node"}, id="as target"),
     ],
 )
-def test_a_name_that_no_node_can_have_steers_nothing_because_the_pod_would_be_refused(
-    spec: dict[str, Any], status: dict[str, Any]
-):
+def test_an_invalid_node_name_steers_nothing(spec: dict[str, Any], status: dict[str, Any]):
+    """With such a name in its affinity, the API server would refuse the pod."""
     assert intent_of_migration(migration(spec=spec, **status)) is None
 
 

@@ -1,4 +1,4 @@
-"""What a review is answered with: the patch means what it should, and nothing else is touched."""
+"""The patch of a reviewed pod has the intended effect and changes nothing else."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ from tests.unit.steering.reviews import (
     PREFERRED,
     REQUIRED,
     book_of,
-    judged,
+    parse_response,
     patched,
     pod_of,
     review_of,
@@ -105,18 +105,19 @@ def test_preferences_that_are_there_stay_in_front():
 def test_annotations_say_what_was_done_and_on_whose_behalf():
     for annotations in (None, {}, {"mine": "1"}):
         made = steered(pod_of(annotations=annotations), book_of("a", "b"))
-        told = {AVOIDED_NODES_ANNOTATION: '["a","b"]', STEERED_BY_ANNOTATION: "move-1"}
-        assert made["metadata"]["annotations"] == (annotations or {}) | told
+        reported = {AVOIDED_NODES_ANNOTATION: '["a","b"]', STEERED_BY_ANNOTATION: "move-1"}
+        assert made["metadata"]["annotations"] == (annotations or {}) | reported
 
 
-def test_without_a_target_nothing_is_preferred_and_without_exclusions_nothing_is_required():
+def test_an_intent_without_target_or_exclusions():
+    """Without a target nothing is preferred, and without exclusions nothing is required."""
     assert set(node_affinity_of(steered(pod_of(), book_of("a")))) == {REQUIRED}
     made = steered(pod_of(), book_of(prefer="c"))
     assert set(node_affinity_of(made)) == {PREFERRED}
     assert set(made["metadata"]["annotations"]) == {STEERED_BY_ANNOTATION}
 
 
-def test_what_nobody_knows_today_is_kept():
+def test_unknown_fields_are_kept():
     affinity = {
         "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [{}], "new": 1}], "new": 2}},
         "podAffinity": {"new": 3},
@@ -133,8 +134,8 @@ def test_what_nobody_knows_today_is_kept():
 @pytest.mark.parametrize(
     ("pod", "request_"),
     [
-        pytest.param(pod_of(ownerReferences=[]), {}, id="of nobody"),
-        pytest.param(pod_of(ownerReferences=None), {}, id="of nobody at all"),
+        pytest.param(pod_of(ownerReferences=[]), {}, id="with an empty list of owners"),
+        pytest.param(pod_of(ownerReferences=None), {}, id="without owners"),
         pytest.param(pod_of(ownerReferences=[{**OWNER, "uid": "rs-2"}]), {}, id="of another workload"),
         pytest.param(
             pod_of(ownerReferences=[{**OWNER, "controller": False}]), {}, id="owned but not controlled"
@@ -152,12 +153,12 @@ def test_what_nobody_knows_today_is_kept():
 )
 def test_a_pod_is_left_alone(pod: Json, request_: Json):
     answered = answer_review(review_of(pod, **request_), book_of("a", prefer="c"))
-    assert judged(answered.body) == ("review-1", [])
+    assert parse_response(answered.body) == ("review-1", [])
     assert answered.steered is None
 
 
 def test_without_intents_nothing_is_touched():
-    assert judged(answer_review(review_of(pod_of()), IntentIndex()).body) == ("review-1", [])
+    assert parse_response(answer_review(review_of(pod_of()), IntentIndex()).body) == ("review-1", [])
 
 
 def test_a_dry_run_is_answered_like_any_other_and_said_to_be_one():
@@ -175,7 +176,7 @@ def test_a_pod_that_comes_again_unchanged_stays_so():
     book = book_of("a", "b", prefer="c")
     for affinity in (None, {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": only("a")}]}}}):
         once = steered(pod_of(affinity), book)
-        assert judged(answer_review(review_of(once), book).body) == ("review-1", [])
+        assert parse_response(answer_review(review_of(once), book).body) == ("review-1", [])
 
 
 def test_an_alternative_that_another_webhook_has_added_gets_the_exclusion_too():
@@ -194,9 +195,12 @@ def test_what_another_webhook_has_thrown_away_is_put_in_again():
     assert node_affinity_of(steered(once, book)) == node_affinity_of(steered(pod_of(), book))
 
 
-def test_when_more_is_known_meanwhile_the_pod_is_told_no_more_than_its_annotation_says():
+def test_when_more_is_known_meanwhile_the_pod_gets_no_more_than_its_annotation_says():
     once = steered(pod_of(), book_of("a", prefer="c"))
-    assert judged(answer_review(review_of(once), book_of("a", "b", prefer="c")).body) == ("review-1", [])
+    assert parse_response(answer_review(review_of(once), book_of("a", "b", prefer="c")).body) == (
+        "review-1",
+        [],
+    )
 
 
 def test_annotations_of_another_time_count_for_nothing():
@@ -207,7 +211,7 @@ def test_annotations_of_another_time_count_for_nothing():
         AVOIDED_NODES_ANNOTATION: '["a"]',
         STEERED_BY_ANNOTATION: "move-1",
     }
-    # What stands in its template is its owner's wish; ours is put beside it, to be taken out again alone.
+    # What is in its template is its owner's constraint; ours is put beside it, and removed again alone.
     assert node_affinity_of(made)[REQUIRED]["nodeSelectorTerms"] == [{"matchFields": only("a", "a")}]
 
 
@@ -250,7 +254,7 @@ _affinities = st.one_of(
     ),
 )
 _avoided = st.lists(st.sampled_from(NODES), min_size=1, max_size=3, unique=True)
-TERRAIN = NodeLabels(
+NODE_LABELS = NodeLabels(
     cluster()
     .node("a", labels={"x": "1"})
     .node("b", labels={"x": "2", "y": "1"})
@@ -267,9 +271,9 @@ def as_model(pod: Json) -> Affinity:
 
 def matching(pod: Json) -> set[str]:
     """The nodes that our own rule lets the pod on to."""
-    judged_by_rule = node_affinity((), as_model(pod).node_affinity.required, TERRAIN)
-    allowed = np.ones(len(TERRAIN), bool) if judged_by_rule is None else judged_by_rule.passes
-    return {record.name for record, fits in zip(TERRAIN.records, allowed, strict=True) if fits}
+    checked_by_rule = node_affinity((), as_model(pod).node_affinity.required, NODE_LABELS)
+    allowed = np.ones(len(NODE_LABELS), bool) if checked_by_rule is None else checked_by_rule.passes
+    return {record.name for record, fits in zip(NODE_LABELS.records, allowed, strict=True) if fits}
 
 
 @given(_affinities, _avoided, st.sampled_from(["", *NODES]))
@@ -312,14 +316,15 @@ def after_failures(*nodes: str) -> IntentIndex:
     return IntentIndex([Intent("shop", owner, None, "", (), "", tried=nodes)])
 
 
-def test_a_pod_whose_like_kept_failing_is_kept_off_those_nodes_and_no_migration_is_named():
+def test_a_pod_avoids_the_nodes_of_failed_attempts():
+    """Other pods of its workload failed there. No migration is named."""
     made = steered(pod_of(), after_failures("b", "a"))
     assert node_affinity_of(made) == {REQUIRED: {"nodeSelectorTerms": [{"matchFields": only("a", "b")}]}}
     assert made["metadata"]["annotations"] == {AVOIDED_NODES_ANNOTATION: '["a","b"]'}
 
 
 @given(_affinities, st.lists(st.sampled_from(NODES), unique=True, min_size=1))
-def test_asked_again_it_is_told_nothing_twice_even_if_it_has_failed_elsewhere_since(
+def test_asked_again_it_gets_nothing_twice_even_if_it_has_failed_elsewhere_since(
     affinity: Any, nodes: list[str]
 ):
     once = steered(pod_of(affinity), after_failures(*nodes))
@@ -359,7 +364,7 @@ _json = st.recursive(
 
 @given(st.binary() | _json.map(lambda value: json.dumps(value).encode()))
 def test_anything_at_all_is_allowed(body: bytes):
-    judged(answer_review(body, book_of("a", prefer="c")).body)
+    parse_response(answer_review(body, book_of("a", prefer="c")).body)
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -385,7 +390,7 @@ def test_a_review_with_any_part_exchanged_or_missing_is_allowed_under_its_uid(
         del holder[place[-1]]
     else:
         holder[place[-1]] = by
-    uid, _ = judged(answer_review(json.dumps(review).encode(), book_of("a", prefer="c")).body)
+    uid, _ = parse_response(answer_review(json.dumps(review).encode(), book_of("a", prefer="c")).body)
     asked = review.get("request")
     known = asked.get("uid") if isinstance(asked, dict) else None
     assert uid == (known if isinstance(known, str) else "")
@@ -401,4 +406,4 @@ def test_a_review_with_any_part_exchanged_or_missing_is_allowed_under_its_uid(
     ],
 )
 def test_hostile_bytes_are_answered(body: bytes):
-    judged(answer_review(body, IntentIndex()).body)
+    parse_response(answer_review(body, IntentIndex()).body)

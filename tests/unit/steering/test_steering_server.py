@@ -1,4 +1,4 @@
-"""The process around the answers: its port, its health, its certificate under load, its end."""
+"""The webhook's process: port, health, certificates under load, and shutdown."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from tests.stories.steering.certificate_rotation import (
 )
 from tests.stories.steering.https_calls import calling
 from tests.unit.steering.conftest import Serve
-from tests.unit.steering.reviews import judged, pod_of, review_of
+from tests.unit.steering.reviews import parse_response, pod_of, review_of
 from tests.unit.steering.steered_migrations import Eventually, begin, created, is_steered, steering
 from tests.webhook_installed import configuration_of
 
@@ -40,7 +40,7 @@ async def test_it_says_that_it_lives_and_that_it_is_ready(client: Client, serve:
         assert (await call("GET", "/mutate"))[0] == 405
         status, body = await call("POST", "/mutate", b"nonsense")
         assert status == 200
-        assert judged(body) == ("", [])
+        assert parse_response(body) == ("", [])
 
 
 async def test_a_pod_of_several_megabytes_is_answered(client: Client, serve: Serve):
@@ -48,7 +48,7 @@ async def test_a_pod_of_several_megabytes_is_answered(client: Client, serve: Ser
         pod = pod_of(annotations={"much": "x" * (3 << 20)})
         status, body = await call("POST", "/mutate", review_of(pod))
         assert status == 200
-        assert judged(body) == ("review-1", [])
+        assert parse_response(body) == ("review-1", [])
 
 
 async def test_before_it_knows_the_migrations_it_lets_every_pod_through(
@@ -67,7 +67,7 @@ async def test_before_it_knows_the_migrations_it_lets_every_pod_through(
         assert await call("GET", "/readyz") == (200, b"ok")
 
 
-async def test_from_news_of_yesterday_nobody_is_steered(
+async def test_stale_intents_steer_no_pod(
     client: Client, serve: Serve, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ):
     await begin(client)
@@ -84,7 +84,7 @@ async def test_at_its_end_it_is_unready_first_and_answers_until_it_is_gone(clien
         ended.set()
         await asyncio.sleep(0)
         assert (await call("GET", "/readyz"))[0] == 503
-        assert judged((await call("POST", "/mutate", review_of(pod_of())))[1]) == ("review-1", [])
+        assert parse_response((await call("POST", "/mutate", review_of(pod_of())))[1]) == ("review-1", [])
 
 
 # -- certificates
@@ -103,10 +103,10 @@ async def test_certificate_and_authority_are_replaced_under_load_without_a_faile
         seen = []
 
         async def ask() -> None:
-            # Those who have not heard of the newest authority yet are served, too.
+            # Callers that don't have the newest authority yet are served, too.
             for trusted in (known, await bundle(client)):
                 status, body = await call("POST", "/mutate", review_of(pod_of()), trusted=trusted)
-                assert (status, judged(body)) == (200, ("review-1", []))
+                assert (status, parse_response(body)) == (200, ("review-1", []))
 
         async def caught_up() -> bool:
             return is_caught_up(await credentials_of(client, "ours"), clock)

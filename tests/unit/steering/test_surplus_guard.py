@@ -21,7 +21,7 @@ class Records:
     is_synced = True
 
     def subscribe(self, handler: Any) -> None:
-        self.tell = handler
+        self.handler = handler
 
 
 class Guarded:
@@ -36,8 +36,8 @@ class Guarded:
         )
         self.known: Any = None
 
-    def hear(self, item: Any) -> None:
-        self.records.tell(self.known, item)
+    def observe(self, item: Any) -> None:
+        self.records.handler(self.known, item)
         self.known = item
 
     def answer(self, *, user: str = BY_ACCOUNT, is_ready: bool = True, **pod: Any) -> dict[str, Any]:
@@ -79,8 +79,8 @@ def migration(requested_at: datetime | None = NOW, **status: Any) -> dict[str, A
     }
 
 
-def test_a_pod_that_the_replica_set_does_not_need_is_refused_with_words_for_people(guarded: Guarded):
-    guarded.hear(migration())
+def test_a_pod_that_the_replica_set_does_not_need_is_refused_with_a_clear_message(guarded: Guarded):
+    guarded.observe(migration())
     answer = guarded.answer()
     assert not answer["allowed"]
     assert answer["status"]["code"] == 429
@@ -102,12 +102,12 @@ PASSES = {
 
 @pytest.mark.parametrize("asked", PASSES.values(), ids=PASSES)
 def test_a_pod_passes(asked: dict[str, Any], guarded: Guarded):
-    guarded.hear(migration())
+    guarded.observe(migration())
     assert not guarded.refuses(**asked)
 
 
 def test_a_controller_manager_with_one_account_for_all_is_refused_too(guarded: Guarded):
-    guarded.hear(migration())
+    guarded.observe(migration())
     assert guarded.refuses(user=BY_MANAGER)
 
 
@@ -123,51 +123,53 @@ UNGUARDED = {
 
 @pytest.mark.parametrize("status", UNGUARDED.values(), ids=UNGUARDED)
 def test_a_migration_refuses_nothing(status: dict[str, Any], guarded: Guarded):
-    guarded.hear(migration(**{key: value for key, value in status.items() if value or key == "requested_at"}))
+    given = {key: value for key, value in status.items() if value or key == "requested_at"}
+    guarded.observe(migration(**given))
     if status.get("owner", "") is None:
         item = migration()
         del item["status"]["owner"]
-        guarded.hear(item)
+        guarded.observe(item)
     assert not guarded.refuses()
 
 
 def test_it_ends_with_the_record(guarded: Guarded):
-    guarded.hear(migration())
-    guarded.hear(migration(phase="Completed", step="Completed"))
+    guarded.observe(migration())
+    guarded.observe(migration(phase="Completed", step="Completed"))
     assert not guarded.refuses()
-    guarded.hear(migration())
-    guarded.hear(None)
+    guarded.observe(migration())
+    guarded.observe(None)
     assert not guarded.refuses()
 
 
 def test_no_replica_set_is_held_up_for_more_than_ten_seconds(guarded: Guarded):
-    guarded.hear(migration())
+    guarded.observe(migration())
     guarded.clock_s += 9.9
-    guarded.hear(migration(message="still waits"))
+    guarded.observe(migration(message="still waits"))
     assert guarded.refuses()
     guarded.clock_s += 0.1
-    guarded.hear(migration(message="still waits for it"))
+    guarded.observe(migration(message="still waits for it"))
     assert not guarded.refuses()
     guarded.clock_s += 20
-    guarded.hear(migration(NOW + timedelta(seconds=30)))
+    guarded.observe(migration(NOW + timedelta(seconds=30)))
     assert guarded.refuses(), "another request"
 
 
-def test_evictions_that_keep_being_refused_hold_a_replica_set_up_for_a_third_of_the_time(guarded: Guarded):
-    """Each was put on record again, and opened another ten seconds: siblings were not replaced."""
+def test_refused_evictions_delay_a_replica_set_little(guarded: Guarded):
+    """Each refused eviction was recorded again and opened another ten seconds, so siblings were not
+    replaced."""
     refused_s = 0
     for second in range(300):
         guarded.clock_s = 100.0 + second
         if second % 4 == 0:
-            guarded.hear(migration(NOW + timedelta(seconds=second)))
+            guarded.observe(migration(NOW + timedelta(seconds=second)))
         refused_s += guarded.refuses()
     assert refused_s <= 100
 
 
 @pytest.mark.parametrize("ahead_s", [-3600, -30, 30])
-def test_clocks_that_differ_change_nothing_about_what_is_heard_as_it_happens(ahead_s: int, guarded: Guarded):
+def test_clocks_that_differ_change_nothing_about_what_is_observed_live(ahead_s: int, guarded: Guarded):
     guarded.ahead = timedelta(seconds=ahead_s)
-    guarded.hear(migration())
+    guarded.observe(migration())
     assert guarded.refuses()
     guarded.clock_s += 10
     assert not guarded.refuses()
@@ -176,18 +178,18 @@ def test_clocks_that_differ_change_nothing_about_what_is_heard_as_it_happens(ahe
 def test_replicas_that_start_one_after_the_other_add_no_time(guarded: Guarded):
     guarded.records.is_synced = False
     guarded.clock_s += 9
-    guarded.hear(migration())
+    guarded.observe(migration())
     assert guarded.refuses()
     guarded.clock_s += 1
     assert not guarded.refuses()
 
 
 def test_a_record_of_yesterday_refuses_nothing(guarded: Guarded):
-    guarded.hear(migration(NOW - timedelta(days=1)))
+    guarded.observe(migration(NOW - timedelta(days=1)))
     assert not guarded.refuses()
 
 
-def test_a_probe_is_denied_so_that_it_is_known_that_somebody_answers(guarded: Guarded):
+def test_a_probe_is_denied_to_show_that_the_webhook_answers(guarded: Guarded):
     answer = guarded.answer(user="anybody", labels={PROBE_LABEL: GUARD_WEBHOOK})
     assert answer["status"]["reason"] == "WebhookProbeAnswered"
     assert not guarded.refuses(labels={PROBE_LABEL: STEERING_WEBHOOK})

@@ -104,7 +104,7 @@ async def test_several_replacements_are_sent_to_several_targets(
         assert sorted(causes) == ["move-1", "move-2"], "dry runs before it don't count"
 
 
-async def test_a_migration_that_can_t_be_read_steers_nothing_and_harms_nobody(
+async def test_an_unreadable_migration_steers_nothing(
     client: Client, serve: Serve, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ):
     loose = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

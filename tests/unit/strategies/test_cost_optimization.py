@@ -1,4 +1,4 @@
-"""CostOptimization: nodes that can be done without are emptied, and opened again when they are needed."""
+"""CostOptimization empties nodes that are not needed, and uncordons them when they are."""
 
 from dataclasses import replace
 
@@ -7,18 +7,18 @@ import pytest
 from kubevalues import parse_selector
 from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION, MAINTENANCE_LABEL
 from rescheduler.cluster.node_record import NodeChange
-from rescheduler.config.policy import Policy
+from rescheduler.config.policy import NodeAutoscaler, Policy
 from rescheduler.config.policy_blocks import Cost
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.strategies.cost_optimization import CostOptimization
 from tests.battery.executing import CheckLoop
-from tests.battery.wishes import ZONE, spread
+from tests.battery.pod_constraints import ZONE, spread
 from tests.building import cluster
 
 DISABLED = {"scheduler.alpha.kubernetes.io/rescheduling": "disabled"}
 OURS = {CORDONED_BY_ANNOTATION: "CostOptimization"}
 PRICE = "example.com/price"
-ALONE = Policy(enabled_strategies=("CostOptimization",))
+ALONE = Policy(enabled_strategies=("CostOptimization",), node_autoscaler=NodeAutoscaler.OTHER)
 
 
 def planned(made, policy=ALONE, **parts):
@@ -50,7 +50,7 @@ def test_the_reasons_say_what_is_saved():
     found = planned(made)
     assert found.moves[0].reason == "empties b, target 75.0%"
     assert found.moves[0].gain == pytest.approx(0.5)
-    assert found.changes[0].reason == "not needed: 1 pods fit elsewhere, saves 1"
+    assert found.changes[0].reason == "not needed: 1 pod fits elsewhere, saves 1"
 
 
 def test_a_node_of_which_one_pod_has_no_place_elsewhere_is_left_alone():
@@ -169,7 +169,8 @@ def test_a_pod_that_is_too_large_for_any_node_holds_up_nothing():
     assert len(planned(made).moves) == 1
 
 
-def test_a_node_with_more_pods_than_a_plan_may_move_is_emptied_by_several_without_flapping():
+def test_a_large_node_is_emptied_by_several_plans():
+    """It has more pods than a plan may move, and nothing moves back meanwhile."""
     made = cluster().nodes("a", "b", cpu="16").deployment("shop/web", replicas=7, on=["b"], cpu="1")
     made.deployment("shop/other", replicas=8, on=["a"], cpu="1")
     loop = CheckLoop(made, replace(ALONE, max_reschedule_pods=3))

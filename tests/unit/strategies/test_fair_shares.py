@@ -1,4 +1,4 @@
-"""No namespace uses up what others need: the rule by itself, and in plans."""
+"""No namespace uses up what others need: the rule itself, and in plans."""
 
 from collections import Counter
 from datetime import timedelta
@@ -67,7 +67,7 @@ def test_no_namespace_gets_less_than_its_share_while_another_gets_more(waiting, 
         )
     if left:
         free = slots - sum(queued.values())
-        assert len(taken) >= free, "nothing is left unused while somebody waits"
+        assert len(taken) >= free, "nothing is left unused while a pod waits"
 
 
 @given(COUNTS, COUNTS, st.integers(0, 12))
@@ -117,7 +117,7 @@ def failing(*deployments, nodes=8, maintenance=()):
 def planned(made, queue=NOTHING_QUEUED, held=frozenset(), **policy):
     chosen = Policy(min_pod_age=timedelta(), **policy)
     return build_plan(
-        made.snapshot(), chosen, strategies_of(chosen), steered=True, queue=queue, held_namespaces=held
+        made.snapshot(), chosen, strategies_of(chosen), steered=True, queues=[queue], held_namespaces=held
     )
 
 
@@ -135,7 +135,7 @@ def test_alone_it_gets_everything():
     assert by_namespace(planned(made)) == {"greedy": 10}
 
 
-def test_who_has_to_wait_is_told_why():
+def test_a_client_that_has_to_wait_sees_why():
     found = planned(failing(("greedy/web", 30), ("bank/api", 3)))
     assert found.refused_counts[Reason.PLAN_FULL] == 23
 
@@ -193,7 +193,8 @@ def test_what_is_left_over_is_shared_in_the_same_way():
     assert by_namespace(found) == {"greedy": 4, "bank": 6}
 
 
-def test_of_nodes_in_maintenance_namespaces_take_turns_if_not_all_of_their_pods_can_go():
+def test_namespaces_share_the_moves_of_maintenance():
+    """Not all pods of the nodes in maintenance can be moved at once."""
     made = failing(maintenance=["old"])
     made.deployment("a/big", replicas=30, on=["old"])
     made.deployment("b/small", replicas=3, on=["old"])

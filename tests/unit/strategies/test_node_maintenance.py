@@ -1,4 +1,4 @@
-"""NodeMaintenance: nodes to be taken out of service are cordoned and emptied of every movable pod."""
+"""NodeMaintenance cordons nodes in maintenance and moves every movable pod off them."""
 
 import random
 
@@ -12,7 +12,7 @@ from rescheduler.config.policy import Policy
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.rules.placement import Placement
 from rescheduler.strategies.node_maintenance import NodeMaintenance
-from tests.battery.wishes import ZONE, apart, spread
+from tests.battery.pod_constraints import ZONE, apart, spread
 from tests.building import cluster
 
 LEAVING = {MAINTENANCE_LABEL: "true"}
@@ -126,7 +126,7 @@ def test_also_with_room_for_one_move_the_hard_ones_keep_their_place():
     assert ways(planned(made, max_reschedule_pods=1)) == [("a-small-1-0", "old", "tight")]
 
 
-def test_where_even_loads_leave_somebody_out_pods_are_packed():
+def test_pods_are_packed_if_even_loads_leave_a_pod_without_target():
     made = cluster().nodes("a", "b", cpu="4").node("old", labels=LEAVING)
     made.deployment("shop/three", replicas=2, on=["old"], cpu="1500m")
     made.deployment("shop/four", replicas=1, on=["old"], cpu="2500m").deployment(
@@ -153,8 +153,8 @@ def test_spread_and_distance_are_kept():
     made = cluster().node("old", labels=LEAVING | {ZONE: "a"})
     for number, zone in enumerate("abcabc"):
         made.node(f"n{number}", labels={ZONE: zone})
-    wish = spread("web") | apart("web")
-    made.deployment("shop/web", replicas=5, on=["old", "n1", "n2", "n3", "n4"], pod_spec=wish)
+    constraints = spread("web") | apart("web")
+    made.deployment("shop/web", replicas=5, on=["old", "n1", "n2", "n3", "n4"], pod_spec=constraints)
     assert ways(planned(made)) == [("web-1-0", "old", "n5")], "n0 would make three in a while it is copied"
 
 
@@ -189,16 +189,16 @@ def test_all_find_a_place_wherever_a_search_of_all_ways_finds_places_for_all(see
         assert {move.pod for move in planned(made, max_concurrent_per_workload=9).moves} >= set(leaving)
 
 
-def crammed(dice):
+def crammed(rng):
     """Hardly more room than it takes."""
     made = cluster().node("old", cpu="16", labels=LEAVING | {ZONE: "a"})
     for number in range(3):
-        made.node(f"n{number}", cpu=str(dice.randint(2, 4)), labels={ZONE: dice.choice("ab")})
-    for number in range(dice.randint(2, 4)):
+        made.node(f"n{number}", cpu=str(rng.randint(2, 4)), labels={ZONE: rng.choice("ab")})
+    for number in range(rng.randint(2, 4)):
         app = f"app-{number}"
-        wish = apart(app) if dice.random() < 0.4 else {}
-        replicas, cpu = dice.randint(1, 2), dice.choice(("1", "1500m", "2"))
-        made.deployment(f"shop/{app}", replicas=replicas, on=["old"], cpu=cpu, pod_spec=wish)
+        constraints = apart(app) if rng.random() < 0.4 else {}
+        replicas, cpu = rng.randint(1, 2), rng.choice(("1", "1500m", "2"))
+        made.deployment(f"shop/{app}", replicas=replicas, on=["old"], cpu=cpu, pod_spec=constraints)
     return made
 
 

@@ -3,13 +3,22 @@
 import dataclasses
 import sys
 import types
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
-from rescheduler.api.podmigration import EVICTION, FAILED_PODS, MANUAL
-from rescheduler.api.strategy_traits import BUILT_IN_TRAITS, StrategyTraits, traits_of
-from rescheduler.config.config_validation import BUILT_IN_STRATEGIES, STRATEGY_ENTRY_POINTS
+from rescheduler.api import podmigration
+from rescheduler.api.podmigration import (
+    BUILT_IN_TRAITS,
+    EVACUATION,
+    EVICTION,
+    FAILED_PODS,
+    MANUAL,
+    STRATEGY_ENTRY_POINTS,
+    StrategyTraits,
+    traits_of,
+)
+from rescheduler.config.config_validation import BUILT_IN_STRATEGIES
 from rescheduler.config.policy import FailedPodsPolicy, Policy
 from rescheduler.strategies.strategy_registry import (
     BrokenStrategy,
@@ -28,7 +37,6 @@ def enabling(*names: str) -> Policy:
 
 class Tidy:
     name = "Tidy"
-    urgent = False
 
     def propose(self, view):
         yield from ()
@@ -36,10 +44,10 @@ class Tidy:
 
 @pytest.fixture
 def plugin(monkeypatch):
-    """A module that somebody else has installed."""
+    """A module that a user has installed."""
     module = types.ModuleType("tidy_plugin")
     module.Tidy = Tidy
-    module.other_name = lambda: types.SimpleNamespace(name="Other", urgent=False, propose=None)
+    module.other_name = lambda: types.SimpleNamespace(name="Other", propose=None)
     module.half = lambda: types.SimpleNamespace(name="Tidy")
     monkeypatch.setitem(sys.modules, "tidy_plugin", module)
 
@@ -53,12 +61,26 @@ def plugin(monkeypatch):
 def test_every_built_in_strategy_is_found_under_its_name(name):
     (found,) = strategies_of(enabling(name))
     assert found.name == name
-    assert found.urgent is BUILT_IN_TRAITS[name].urgent
 
 
 def test_every_built_in_strategy_has_traits_and_unknown_names_have_the_defaults():
-    assert set(BUILT_IN_TRAITS) == {*BUILT_IN_STRATEGIES, EVICTION, FAILED_PODS, MANUAL}
+    assert set(BUILT_IN_TRAITS) == {*BUILT_IN_STRATEGIES, EVACUATION, EVICTION, FAILED_PODS, MANUAL}
     assert traits_of("Tidy") == StrategyTraits()
+
+
+def test_a_plugin_declares_its_traits_on_its_class(plugin, monkeypatch):
+    """The planner and the controllers ask by name, and find what the installed plugin says."""
+    monkeypatch.setattr(Tidy, "traits", StrategyTraits(urgent=True), raising=False)
+    installed = EntryPoints([plugin("tidy_plugin:Tidy"), plugin("nowhere:Broken", "Broken")])
+    monkeypatch.setattr(podmigration, "entry_points", installed.select)
+    for cached in (podmigration._plugin_names, podmigration._plugin_traits):
+        cached.cache_clear()
+    try:
+        assert traits_of("Tidy") == StrategyTraits(urgent=True)
+        assert traits_of("Broken") == StrategyTraits()
+    finally:
+        for cached in (podmigration._plugin_names, podmigration._plugin_traits):
+            cached.cache_clear()
 
 
 def test_they_come_in_order_of_precedence():
@@ -108,15 +130,17 @@ def test_a_plugin_can_not_replace_a_built_in_strategy(plugin):
         pytest.param(
             "tidy_plugin:Missing", r"can't load .* tidy_plugin:Missing: AttributeError", id="no such class"
         ),
-        pytest.param("tidy_plugin:half", r"lacks urgent, propose", id="not a strategy"),
+        pytest.param("tidy_plugin:half", r"lacks propose", id="not a strategy"),
         pytest.param("tidy_plugin:other_name", r"has the name Other", id="another name inside than outside"),
     ],
 )
-def test_a_plugin_that_can_not_be_used_is_named(plugin, value, message):
+def test_a_plugin_that_can_not_be_used_takes_no_part_and_says_why(plugin, value, message):
+    (found,) = strategies_of(enabling("Tidy"), [plugin(value)])
+    assert found.name == "Tidy"
     with pytest.raises(BrokenStrategy, match=message):
-        strategies_of(enabling("Tidy"), [plugin(value)])
+        list(found.propose(None))
 
 
-def test_a_strategy_that_nobody_has_is_refused():
+def test_an_unknown_strategy_is_refused():
     with pytest.raises(UnknownStrategy, match="unknown strategy Tidy"):
         strategies_of(enabling("Tidy"), [])

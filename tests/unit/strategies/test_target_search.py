@@ -1,4 +1,4 @@
-"""Places for many pods at once: the hardest first, and whoever is in the way gives way."""
+"""Targets for many pods at once: the hardest to place first, and others make room."""
 
 from rescheduler.api.well_known_names import MAINTENANCE_LABEL
 from rescheduler.config.policy import Policy
@@ -16,7 +16,7 @@ def view_of(made):
 
 
 def places(made, choose, keys):
-    """By name, in the order in which they were found; and who has none."""
+    """Return the targets by name, in the order in which they were found, and the pods without one."""
     view = view_of(made)
     pods, nodes = view.snapshot.pods, view.snapshot.nodes
     before = view.placement.position.tolist()
@@ -55,7 +55,7 @@ def test_a_node_keeps_its_gap_for_a_large_pod_when_packing():
     assert places(made, least_loaded, ["small"]) == ([("small", "b")], [])
 
 
-def test_who_finds_no_place_is_told():
+def test_a_pod_without_a_place_is_reported():
     made = cluster().node("a", cpu="1").node("old", labels=LEAVING).pod("shop/large", on="old", cpu="4")
     assert places(made, tightest_fit, ["large"]) == ([], ["large"])
 

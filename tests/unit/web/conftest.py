@@ -1,4 +1,4 @@
-"""The page over real HTTP: of a saved cluster, or of a simulated one that lives."""
+"""The web page over real HTTP: of a saved cluster, or of a running simulated one."""
 
 import asyncio
 import contextlib
@@ -139,14 +139,21 @@ class Cluster:
     def __init__(self):
         self.revoked = set()
         self.reviews = 0
+        self.is_broken = False
+        """Whether the reviews of tokens fail."""
 
     def __call__(self, inner):
         async def handle(method, target, headers, body):
             if method == "POST" and "/tokenreviews" in target:
-                return await self._answer(inner, self._token(json.loads(body)))
+                if self.is_broken:
+                    return Answer(
+                        {"kind": "Status", "message": "no", "reason": "Forbidden", "code": 403}, 403
+                    )
+                return Answer(self._token(json.loads(body)))
             if method == "POST" and "/subjectaccessreviews" in target:
                 self.reviews += 1
-                return await self._answer(inner, self._access(json.loads(body)))
+                await asyncio.sleep(0)  # as over a network
+                return Answer(self._access(json.loads(body)))
             return await inner(method, target, headers, body)
 
         return handle
@@ -173,15 +180,11 @@ class Cluster:
             is_allowed = False
         return {**review, "status": {"allowed": is_allowed}}
 
-    async def _answer(self, inner, content):
-        """As the simulator answers anything else."""
-        answer = await inner("GET", "/version", {}, b"")
-        return Answer(201, {"content-type": "application/json"}, json.dumps(content).encode(), answer)
-
 
 class Answer:
-    def __init__(self, status, headers, body, _like):
-        self.status, self.headers, self._body = status, headers, body
+    def __init__(self, content, status=201):
+        self.status, self.headers = status, {"content-type": "application/json"}
+        self._body = json.dumps(content).encode()
 
     @property
     async def chunks(self):

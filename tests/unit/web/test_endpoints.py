@@ -1,9 +1,12 @@
 """Every endpoint, with the data of a saved cluster, over real HTTP."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
+from rescheduler.config.config_validation import BUILT_IN_STRATEGIES
 from rescheduler.planner.plan_json import plan_from_json
 from rescheduler.web.web_authorization import LinkAuthorizer
 from rescheduler.web.web_openapi import ENDPOINTS, openapi_document
@@ -74,13 +77,22 @@ async def test_the_plan_shows_the_load_after_each_wave(shop):
     assert cpu["deviationAfter"] < cpu["deviationBefore"]
 
 
+async def test_waves_have_the_same_numbers_as_in_the_document(shop):
+    """The table, the JSON of a plan and the page all start at 1."""
+    found, document = await shop.get("plan"), await shop.get("plan/document")
+    assert [wave["wave"] for wave in found["waves"]] == list(range(1, len(found["waves"]) + 1))
+    planned = {move["pod"]: move["wave"] for move in document["moves"]}
+    assert {move["pod"]: move["wave"] for move in found["moves"]} == planned
+    assert min(planned.values()) == 1
+
+
 async def test_the_plan_can_be_applied_by_the_command(shop):
     document = await shop.get("plan/document")
     assert plan_from_json(json.dumps(document).encode(), source="page").moves
 
 
 async def test_what_if_plans_again_and_can_be_shared(shop):
-    """The link has the whole request: whoever opens it gets the same plan."""
+    """The link has the whole request: every user who opens it gets the same plan."""
     calm = await shop.post("what-if", {"imbalanceThreshold": 100})
     assert calm["plan"]["moves"] == []
     found = await shop.post("what-if", {"drain": ["worker-1"], "maxMoves": 50})
@@ -162,3 +174,9 @@ async def test_the_server_serves_its_own_description(shop):
         for method in operations
     }
     assert described == {(each.method, f"/api/v1{each.path}") for each in ENDPOINTS}
+
+
+def test_a_what_if_offers_every_strategy():
+    """FailedPods is not among them: it is always on."""
+    listed = re.search(r"STRATEGIES = \[(.*)\]", Path("web/src/views/what-if.tsx").read_text())
+    assert set(re.findall(r"\w+", listed[1])) == BUILT_IN_STRATEGIES - {"FailedPods"}

@@ -1,11 +1,13 @@
-"""The page of a cluster that lives: events, actions, and a move that is watched to its end."""
+"""The page of a running cluster: events, actions, and a move that is followed to its end."""
 
 import asyncio
 import contextlib
 import json
+from itertools import pairwise
 
 import pytest
 
+from rescheduler.api.well_known_names import REQUESTED_BY_ANNOTATION
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import CONFIG_MAPS, merge_patch
@@ -63,7 +65,7 @@ async def test_changes_of_nodes_arrive_as_rows(live):
         assert all(len(each["usage"]) == len(delta["rows"]) for each in delta["resources"])
 
 
-async def test_a_new_node_makes_pages_load_the_cluster_anew(live):
+async def test_a_new_node_makes_pages_load_the_cluster_again(live):
     browser, client = live
     async with listening(browser) as stream:
         await browser.get("cluster")
@@ -85,7 +87,7 @@ async def test_a_client_that_comes_back_continues_where_it_was(live):
 
 
 @pytest.mark.parametrize("last_id", ["other-3", "x", "-", "0123456789abcdef-99999999999999999999"])
-async def test_after_a_restart_of_the_server_pages_load_everything_anew(live, last_id):
+async def test_after_a_restart_of_the_server_pages_load_everything_again(live, last_id):
     browser, _ = live
     async with listening(browser, last_id) as stream:
         assert (await stream.next("resync"))["why"] == "restarted"
@@ -107,6 +109,9 @@ async def test_a_move_is_previewed_confirmed_and_watched_to_its_end(live):
             key: value for key, value in created["spec"].items() if key not in change["manifest"]["spec"]
         }
         assert created["spec"]["reason"] == "requested by me"
+        said = created["metadata"]["annotations"]
+        assert said == change["manifest"]["metadata"]["annotations"]
+        assert said[REQUESTED_BY_ANNOTATION] == "me"
         done = await stream.next(
             "migrations", where=lambda each: any(one["phase"] == "Completed" for one in each["changed"])
         )
@@ -128,6 +133,23 @@ async def test_a_confirmation_is_used_once_and_by_its_session(live):
     item = await client.get(CONFIG_MAPS, "rescheduler/rescheduler-state")
     assert json.loads(item["data"]["pause"])["why"] == "maintenance"
     assert (await browser.call("actions/confirm", {"confirmation": preview["confirmation"]}))[0] == 404
+
+
+async def test_what_is_saved_is_what_was_shown(live):
+    """The cluster goes on changing; the plan that is saved or executed is the one that the viewer saw."""
+    browser, client = live
+    shown = await browser.post("what-if", {"drain": ["node-1"], "maxMoves": 50})
+    assert shown["plan"]["moves"]
+    async with listening(browser) as stream:
+        await browser.get("cluster")
+        await client.delete(NODES, "node-3")
+        await stream.next("resync", where=lambda each: each["why"] == "nodes")
+    saved = await browser.get(f"what-if/{shown['code']}/document")
+    assert [(move["pod"], move["to"]) for move in saved["moves"]] == [
+        (move["pod"], move["to"]) for move in shown["plan"]["moves"]
+    ]
+    again = await browser.get(f"what-if/{shown['code']}")
+    assert again["plan"]["moves"] != shown["plan"]["moves"], "the link plans again"
 
 
 async def test_a_refused_move_has_reasons_and_no_confirmation(live):
@@ -164,7 +186,7 @@ async def test_unknown_objects_are_not_found(live):
 
 def test_the_history_is_bounded_and_follows_nodes():
     """A node that comes later has no past; one that goes is forgotten."""
-    history = LoadHistory(interval_s=10, most=3)
+    history = LoadHistory(interval_s=10, longest_interval_s=10, most=3)
     first = cluster().node("a").pod("x/1", on="a", cpu="1")
     for number in range(5):
         assert history.add(first.snapshot(now=1000.0 + 10 * number), ["cpu"])
@@ -175,3 +197,16 @@ def test_the_history_is_bounded_and_follows_nodes():
     assert len(history.of_node("b").at) == 1
     assert len(history.of_node("a").at) == 3
     assert history.of_node("gone").at == []
+
+
+def test_the_history_becomes_coarser_before_it_forgets():
+    """Each time the samples are full, every second one goes and the interval doubles."""
+    history = LoadHistory(interval_s=2, longest_interval_s=64, most=60)
+    first = cluster().node("a").pod("x/1", on="a", cpu="1")
+    for at_s in range(0, 3601, 2):
+        history.add(first.snapshot(now=1e9 + at_s), ["cpu"])
+    at = history.of_node("a").at
+    assert len(at) <= 60
+    assert at[0] == 1e9, "the beginning is still known"
+    assert history.interval_s == max(later - earlier for earlier, later in pairwise(at)) == 64
+    assert len(history.balance().points) == len(at)

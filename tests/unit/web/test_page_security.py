@@ -1,10 +1,18 @@
-"""Who gets in, and what other sites and careless clients can't do."""
+"""Which users get access, and what other sites and faulty clients can't do."""
+
+import asyncio
+import contextlib
 
 import pytest
 
-from rescheduler.web.web_authorization import LinkAuthorizer
-from rescheduler.web.web_sessions import RequestRates
-from tests.unit.web.conftest import browsing, saved_page, token_page
+from rescheduler.kube import errors
+from rescheduler.kube.client import Client
+from rescheduler.kube.transport import InProcessTransport
+from rescheduler.web.web_authorization import LinkAuthorizer, TokenAuthorizer
+from rescheduler.web.web_server import PageOptions
+from rescheduler.web.web_sessions import RequestRates, SessionStore
+from tests.unit.web.conftest import Cluster, browsing, saved_page, token_page
+from tests.unit.web.test_live_page import listening
 
 
 @pytest.fixture
@@ -113,7 +121,86 @@ def test_rates_are_bounded_and_recover():
     assert rates.allows("c")
 
 
+async def test_a_client_that_asks_too_often_waits():
+    """Five seconds' worth of requests may come at once; then there are as many as the rate allows."""
+    page = saved_page()
+    authorizer = LinkAuthorizer(page, read_only=True)
+    async with browsing(page, authorizer, PageOptions(requests_per_second=2.0)) as browser:
+        await browser.login(authorizer.secret)
+        seen = [(await browser.call("session"))[0] for _ in range(12)]
+        assert seen[:8] == [200] * 8
+        assert seen[-1] == 429
+        assert (await browser.call("/"))[0] == 200, "the page itself still loads, to say so"
+
+
+async def test_not_too_many_plans_are_made_at_once(shop):
+    """Two are computed, sixteen may wait; the rest gets an error to try again."""
+    found = await asyncio.gather(*(shop.call("what-if", {"maxMoves": number}) for number in range(1, 41)))
+    statuses = [status for status, _, _ in found]
+    assert statuses.count(200) >= 16
+    assert 429 in statuses
+    assert set(statuses) == {200, 429}
+
+
+async def test_a_session_has_a_limited_number_of_open_pages(shop):
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(10):
+            await stack.enter_async_context(listening(shop))
+        status, body, _ = await shop.call("events")
+        assert (status, body["message"]) == (429, "too many open pages")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        pytest.param("login", {"token": "x" * 20_000}, id="a token"),
+        pytest.param("what-if", {"drain": ["x" * 300]}, id="a name"),
+        pytest.param("what-if", {"drain": ["x"] * 10_000}, id="a list"),
+        pytest.param("actions/preview", {"kind": "pause", "why": "x" * 100_000}, id="a reason"),
+    ],
+)
+async def test_what_is_too_long_is_refused(shop, path, body):
+    assert (await shop.call(path, body))[0] in {403, 422}
+
+
 # --- in the cluster
+
+
+async def test_a_review_that_failed_is_made_again():
+    """A token that is revoked while no review can be made ends its session with the first review that can."""
+    tables, now = Cluster(), [0.0]
+
+    async def nothing_else(*_):
+        raise AssertionError
+
+    client = Client(InProcessTransport(tables(nothing_else)))
+    store = SessionStore(TokenAuthorizer(saved_page(), client, read_only=True), clock=lambda: now[0])
+    secret, session = await store.begin("token-of-dev")
+    now[0] = 61.0
+    tables.is_broken = True
+    for _ in range(2):
+        with pytest.raises(errors.KubeError):
+            await store.find(secret)
+    tables.revoked.add("token-of-dev")
+    tables.is_broken = False
+    assert await store.find(secret) is None
+    assert not store.is_open(session)
+
+
+async def test_a_valid_token_is_reviewed_once_a_minute():
+    tables, now = Cluster(), [0.0]
+
+    async def nothing_else(*_):
+        raise AssertionError
+
+    client = Client(InProcessTransport(tables(nothing_else)))
+    store = SessionStore(TokenAuthorizer(saved_page(), client, read_only=True), clock=lambda: now[0])
+    secret, session = await store.begin("token-of-dev")
+    tables.revoked.add("token-of-dev")
+    now[0] = 59.0
+    assert await store.find(secret) is session
+    now[0] = 61.0
+    assert await store.find(secret) is None
 
 
 async def test_a_viewer_sees_only_namespaces_whose_pods_they_may_list():
@@ -145,7 +232,7 @@ async def test_an_admin_sees_all():
         assert tables.reviews == asked, "permissions are not asked for again at once"
 
 
-async def test_whoever_may_list_nothing_sees_nothing():
+async def test_a_viewer_who_may_list_nothing_sees_nothing():
     async with token_page() as (browser, _):
         await browser.login("token-of-nobody")
         assert (await browser.get("pods"))["total"] == 0
@@ -159,8 +246,10 @@ async def test_an_unknown_token_does_not_log_in():
 
 
 async def test_a_token_for_our_audience_can_look_but_not_act():
-    """The API server does not accept it, so this process can't do anything with it."""
+    """The API server does not accept it: nothing can be done with it, whatever other tokens the user has."""
     async with token_page() as (browser, _):
+        _, acting = await browser.login("token-of-admin")
+        assert acting["actions"]["pause"]
         status, session = await browser.login("bound-token-of-admin")
         assert status == 200
         assert session["actions"] == {}
@@ -178,7 +267,7 @@ async def test_actions_are_offered_as_far_as_permissions_go():
         assert (status, body["message"]) == (403, "you may not drain")
 
 
-async def test_a_read_only_page_offers_no_action_to_anybody():
+async def test_a_read_only_page_offers_no_action():
     async with token_page(read_only=True) as (browser, _):
         _, session = await browser.login("token-of-admin")
         assert session["actions"] == {}

@@ -145,8 +145,8 @@ def check_role_binding(new: Object, old: Object | None) -> Iterator[FieldError]:
             known = ("ServiceAccount", "User", "Group")
             yield field_errors.not_supported(f"subjects[{index}].kind", subject.get("kind", ""), known)
         # Inside of a namespace, an account without one is of the same.
-        homeless = subject.get("kind") == "ServiceAccount" and not subject.get("namespace")
-        if homeless and new.get("kind") == "ClusterRoleBinding":
+        without_namespace = subject.get("kind") == "ServiceAccount" and not subject.get("namespace")
+        if without_namespace and new.get("kind") == "ClusterRoleBinding":
             yield field_errors.required(f"subjects[{index}].namespace")
 
 

@@ -1,32 +1,28 @@
-"""`rescheduler run`, which runs in the cluster, and `pause`, `resume` and `status`."""
+"""`rescheduler run`, which runs in the cluster, and `pause`, `resume` and `version`."""
 
 import contextlib
-import getpass
-import socket
-import sys
+import functools
+import logging
+import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from rescheduler.cli.cluster_source import (
-    EXIT_ERROR,
-    ClusterSource,
-    exit_with_error,
-    live_cluster_options,
-    print_note,
-)
+from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error, print_note
+from rescheduler.cli.command_options import live_cluster_options
 from rescheduler.cli.commands.web_command import DaemonPage, daemon_page_options
-from rescheduler.cli.execution import Execution, stop_event_on_signals
+from rescheduler.cli.execution import Execution, current_user, short_collections, stop_event_on_signals
 from rescheduler.cli.log_setup import log_options, set_up_log
-from rescheduler.cli.terminal import echo, echo_lines, output_option, print_document
+from rescheduler.cli.output_formats import output_option, print_document
+from rescheduler.cli.terminal import echo
 
 if TYPE_CHECKING:
     from rescheduler.api.daemon_status import Pause
-    from rescheduler.cli.status_view import ObservedStatus
     from rescheduler.config.policy import Configuration, Policy
+    from rescheduler.daemon.listeners import DaemonListener
     from rescheduler.kube.client import Client, RequestObserver
 
 __all__ = [
@@ -35,8 +31,10 @@ __all__ = [
     "pause",
     "resume",
     "run",
-    "status",
+    "version",
 ]
+
+log = logging.getLogger("rescheduler.daemon")
 
 
 @click.command()
@@ -58,6 +56,7 @@ __all__ = [
 @click.option("--host", metavar="ADDRESS", help="Address to listen on; defaults to all.")
 @daemon_page_options
 @log_options
+@short_collections()
 def run(  # noqa: PLR0913 - one per option
     *,
     cluster: ClusterSource,
@@ -85,7 +84,7 @@ def run(  # noqa: PLR0913 - one per option
     async def serve(client: "Client") -> None:
         from rescheduler.daemon.daemon_process import Daemon, DaemonOptions  # noqa: PLC0415
         from rescheduler.daemon.metrics import Metrics  # noqa: PLC0415
-        from rescheduler.daemon.own_objects import lease_key, own_namespace  # noqa: PLC0415
+        from rescheduler.daemon.own_objects import lease_key, new_identity, own_namespace  # noqa: PLC0415
         from rescheduler.http.http_server import (  # noqa: PLC0415
             health_application,
             serve_http,
@@ -93,18 +92,21 @@ def run(  # noqa: PLR0913 - one per option
 
         meters = Metrics(lags=lambda: daemon.lags, depth=lambda: daemon.queue_depth)
         at = await lease_key(client, configuration, namespace or own_namespace(client))
-        options = DaemonOptions(
-            lease_at=at,
-            file=Path(cluster.config) if cluster.config is not None else None,
-            overridden=overridden,
-            listeners=[meters],
-        )
-        ended = stop_event_on_signals()
-        daemon = Daemon(
-            lambda observer: _rate_limited_client(client, configuration, observer), configuration, options
-        )
-        app = health_application(lambda: daemon.not_ready, meters.text)
+        me = new_identity()
         async with contextlib.AsyncExitStack() as stack:
+            options = DaemonOptions(
+                lease_at=at,
+                file=Path(cluster.config) if cluster.config is not None else None,
+                overridden=overridden,
+                read_only=dry_run,
+                listeners=[meters, *await _trace_listeners(stack, me, at.partition("/")[0])],
+                me=me,
+            )
+            ended = stop_event_on_signals()
+            daemon = Daemon(
+                lambda observer: _rate_limited_client(client, configuration, observer), configuration, options
+            )
+            app = health_application(lambda: daemon.not_ready, meters.text)
             try:
                 await stack.enter_async_context(serve_http(app, host, port))
             except OSError as error:
@@ -114,6 +116,28 @@ def run(  # noqa: PLR0913 - one per option
             await daemon.run_until(ended)
 
     Execution(cluster, configuration).ask(serve)
+
+
+_TRACE_RECEIVERS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""Environment variables of OpenTelemetry. If neither is set, nothing of OpenTelemetry is imported."""
+
+
+async def _trace_listeners(
+    stack: contextlib.AsyncExitStack, me: str, namespace: str
+) -> "list[DaemonListener]":
+    """Return the listener that sends traces, if a receiver is set."""
+    if not any(map(os.environ.get, _TRACE_RECEIVERS)) or os.environ.get("OTEL_SDK_DISABLED") == "true":
+        return []
+    from rescheduler.kube.event_recorder import log_event  # noqa: PLC0415
+
+    try:
+        from rescheduler.daemon.tracing import tracing_to_receiver  # noqa: PLC0415
+    except ImportError as error:
+        words = f"no traces are sent: {error}. Install the extra: pip install 'kube-rescheduler[otel]'"
+        log_event(log, logging.ERROR, "TracingNotInstalled", words)
+        return []
+    now = functools.partial(datetime.now, UTC)
+    return [await stack.enter_async_context(tracing_to_receiver(me, namespace, now))]
 
 
 def _rate_limited_client(
@@ -145,7 +169,7 @@ def pause(cluster: ClusterSource, namespace: str | None, why: str) -> None:
     """
     from rescheduler.api.daemon_status import Pause  # noqa: PLC0415
 
-    at = _set_pause(cluster, namespace, Pause(paused=True, by=_current_user(), at=datetime.now(UTC), why=why))
+    at = _set_pause(cluster, namespace, Pause(paused=True, by=current_user(), at=datetime.now(UTC), why=why))
     echo(f"Paused ({at}): the daemon starts no more moves and finishes the running ones.")
 
 
@@ -156,7 +180,7 @@ def resume(cluster: ClusterSource, namespace: str | None) -> None:
     """The next check can move pods again."""
     from rescheduler.api.daemon_status import Pause  # noqa: PLC0415
 
-    at = _set_pause(cluster, namespace, Pause(by=_current_user(), at=datetime.now(UTC)))
+    at = _set_pause(cluster, namespace, Pause(by=current_user(), at=datetime.now(UTC)))
     echo(f"Resumed ({at}): the next check can move pods.")
 
 
@@ -192,75 +216,41 @@ def _set_pause(cluster: ClusterSource, namespace: str | None, wanted: "Pause") -
     return written
 
 
-def _current_user() -> str:
-    try:
-        return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (KeyError, OSError):  # many containers have no entry for the user
-        return socket.gethostname()
-
-
 @click.command()
 @live_cluster_options
-@installation_namespace_option
+@click.option("--client", is_flag=True, help="Print only the version of this program; ask no server.")
 @output_option
-def status(cluster: ClusterSource, namespace: str | None, output: str) -> None:
-    """Problems are failing pods, suspect nodes and nodes that can't be drained.
+def version(cluster: ClusterSource, client: bool, output: str) -> None:
+    """As with kubectl, an unreachable server is an error unless you specify --client."""
+    from importlib.metadata import version as installed_version  # noqa: PLC0415
 
-    The command reads only the cluster, so it works from any machine. The rest is what the daemon wrote at
-    its last check.
-    """
-    configuration = cluster.configuration()
+    found = {"clientVersion": installed_version("kube-rescheduler")}
+    if not client:
+        found |= cluster.with_client(None, _server_versions)
+    if output != "table":
+        print_document(found, output)
+        return
+    titles = {
+        "clientVersion": "Client Version",
+        "daemonVersion": "Daemon Version",
+        "serverVersion": "Server Version",
+    }
+    for key, title in titles.items():
+        if key in found:
+            echo(f"{title}: {found[key]}")
 
-    async def observe(client: "Client") -> "ObservedStatus":
-        return await _observe_status(client, namespace, configuration)
 
+async def _server_versions(client: "Client") -> dict[str, str]:
     from rescheduler.api.daemon_status import UnreadableState  # noqa: PLC0415
-
-    try:
-        found = cluster.with_client(configuration, observe)
-    except UnreadableState as error:
-        exit_with_error(f"ConfigMap rescheduler-state: {error}", EXIT_ERROR)
-    now = datetime.now(UTC)
-    if output == "table":
-        from rescheduler.cli.status_view import status_lines  # noqa: PLC0415
-        from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
-
-        terminal = terminal_of(sys.stdout)
-        echo_lines(status_lines(found, terminal, now), color=terminal.colour)
-    else:
-        from rescheduler.cli.status_view import status_document  # noqa: PLC0415
-
-        print_document(status_document(found, now), output)
-
-
-async def _observe_status(client: "Client", namespace: str | None, configuration: Any) -> "ObservedStatus":
-    from rescheduler.cli.status_view import ObservedStatus  # noqa: PLC0415
-    from rescheduler.cluster.codecs.record_resources import NODES  # noqa: PLC0415
-    from rescheduler.cluster.node_record import in_maintenance  # noqa: PLC0415
-    from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS  # noqa: PLC0415
-    from rescheduler.daemon.own_objects import read_state  # noqa: PLC0415
+    from rescheduler.config.policy import Configuration  # noqa: PLC0415
+    from rescheduler.daemon.own_objects import read_state, state_namespace  # noqa: PLC0415
+    from rescheduler.install.cluster_installation import AmbiguousInstallation  # noqa: PLC0415
     from rescheduler.kube import errors  # noqa: PLC0415
-    from rescheduler.kube.api_resources import LEASES  # noqa: PLC0415
-    from rescheduler.kube.leader_election import lease_record_of  # noqa: PLC0415
 
-    home = await installation_namespace(client, configuration, namespace)
-    pause, written = await read_state(client, home)
+    server = str((await client.server_version()).get("gitVersion", "unknown"))
     try:
-        lease = await client.get(LEASES, f"{home}/{configuration.leader_election.resource_name}")
-    except errors.NotFound:
-        lease = {}
-    try:
-        migrations = (await client.list(POD_MIGRATIONS)).items
-    except errors.NotFound:
-        migrations = None
-    nodes = (await client.list(NODES)).items
-    return ObservedStatus(
-        home,
-        pause,
-        written,
-        lease_record_of(lease.get("spec") or {}),
-        migrations,
-        tuple(sorted(node.name for node in nodes if in_maintenance(node))),
-        len(nodes),
-        sum(not node.is_ready for node in nodes),
-    )
+        status = (await read_state(client, await state_namespace(client, Configuration())))[1]
+        daemon = status.version if status is not None else "none has reported yet"
+    except (AmbiguousInstallation, UnreadableState, errors.Forbidden) as error:
+        daemon = f"unknown: {error}"
+    return {"daemonVersion": daemon, "serverVersion": server}

@@ -1,40 +1,39 @@
-"""`rescheduler move`, `drain` and `undrain`."""
+"""`rescheduler move`."""
 
-import asyncio
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import click
-import msgspec
 
-from rescheduler.cli.cluster_source import (
-    EXIT_ERROR,
-    ClusterSource,
-    exit_with_error,
-    live_cluster_options,
+from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error
+from rescheduler.cli.command_options import (
+    deployment_key,
+    effective_config_options,
+    existing_key,
+    exit_if_missing,
     namespace_option,
     object_key,
 )
 from rescheduler.cli.execution import (
+    CONTINUE_HINT,
     EXIT_INTERRUPTED,
     Execution,
     execute_plan,
     execution_options,
-    interrupt_handlers,
-    report_other_executor,
 )
-from rescheduler.cli.terminal import echo, output_option, print_document
+from rescheduler.cli.output_formats import output_option, print_document
+from rescheduler.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from rescheduler.api.daemon_status import NodeInMaintenance
-    from rescheduler.cli.progress_display import DrainDisplay
+    from rescheduler.cluster.pod_record import PodRecord
+    from rescheduler.cluster.snapshot import Snapshot
+    from rescheduler.config.policy import Configuration
     from rescheduler.daemon.components import Rescheduler
-    from rescheduler.kube.client import Client
     from rescheduler.migrations.controller.plan_execution import PlanExecution
     from rescheduler.planner.plan import Rejection
 
-__all__ = ["drain", "move", "undrain"]
+__all__ = ["move"]
 
 _MANUAL_REMEDIES: Final = {
     "Gone": "To list the pods, run: kubectl get pods -A",
@@ -47,13 +46,24 @@ _MANUAL_REMEDIES: Final = {
 @click.argument("pod", metavar="POD")
 @namespace_option
 @click.option("--to", "target", metavar="NODE", help="Target node; defaults to the best one.")
-@live_cluster_options
+@click.option("--dry-run", is_flag=True, help="Only check whether the pods can be moved; change nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask before all pods of a Deployment are moved.")
+@effective_config_options
 @execution_options
 @output_option
-def move(
-    pod: str, namespace: str | None, target: str | None, cluster: ClusterSource, install: bool, output: str
+def move(  # noqa: PLR0913 - one per option
+    *,
+    pod: str,
+    namespace: str | None,
+    target: str | None,
+    dry_run: bool,
+    yes: bool,
+    cluster: ClusterSource,
+    install: bool,
+    output: str,
 ) -> None:
-    """Name a pod as for kubectl, with -n NAMESPACE, or as NAMESPACE/NAME.
+    """Name a pod as for kubectl, with -n NAMESPACE, or as NAMESPACE/NAME. deploy/NAME means all pods of the
+    Deployment, one after the other. The start of a name is enough if no other name starts like it.
 
     A copy is ready before the pod is evicted, if the owner of the pod allows it. If the pod can't be moved,
     the command prints the reason and the remedy. Limits that prevent frequent moves (minPodAge, podCooldown,
@@ -62,37 +72,118 @@ def move(
     Exit codes: 0 if the pod was moved, 1 if it was not, 2 for invalid options or an invalid configuration,
     130 after Ctrl-C.
     """
-    configuration = cluster.configuration()
-    key = object_key(pod, namespace, cluster)
-    from rescheduler.cli.move_status import failure_remedy, move_results  # noqa: PLC0415
+    configuration = cluster.effective_configuration()
+    deployment = deployment_key(pod, namespace, cluster)
+    key = object_key(pod, namespace, cluster) if deployment is None else deployment
+    if dry_run or deployment is not None:
+        keys = _preview_move(cluster, configuration, key, target, is_deployment=deployment is not None)
+        if dry_run:
+            return
+        if not yes and not click.confirm(f"Move all {len(keys)} pods of Deployment {key}?", default=False):
+            exit_with_error("nothing was moved", EXIT_ERROR)
+    else:
+        keys = []
     from rescheduler.cli.progress_display import progress_display_for  # noqa: PLC0415
 
     to_stderr = output != "table"
-    progress = progress_display_for(sys.stderr if to_stderr else sys.stdout, to_stderr=to_stderr)
+    progress = progress_display_for(
+        sys.stderr if to_stderr else sys.stdout,
+        to_stderr=to_stderr,
+        settle_time=configuration.policy.settle_time,
+    )
 
     async def moved(rescheduler: "Rescheduler") -> "PlanExecution | list[Rejection]":
         from rescheduler.daemon.manual_move import manual_move_refusals, manual_plan  # noqa: PLC0415
 
         snapshot = rescheduler.cluster.snapshot()
-        refusals = manual_move_refusals(snapshot, key, target, rescheduler.runtime.current)
-        if refusals:
-            return refusals
-        return await execute_plan(rescheduler, manual_plan(snapshot, key, target), progress)
+        wanted = keys or [_existing_pod(key, snapshot)]
+        for each in wanted:
+            if refusals := manual_move_refusals(snapshot, each, target, rescheduler.runtime.current):
+                return refusals
+        moves = [
+            replace(manual_plan(snapshot, each, target).moves[0], wave=wave)
+            for wave, each in enumerate(wanted)
+        ]
+        plan = replace(manual_plan(snapshot, wanted[0], target), moves=tuple(moves))
+        return await execute_plan(rescheduler, plan, progress)
 
     execution = Execution(cluster, configuration, install)
     execution.prepare()
     found = execution.run(moved)
     if isinstance(found, list):
-        _report_refusals(key, found, output)
-    elif to_stderr:
-        print_document(move_results(found.moves)[0], output)
-    elif found.moves[0].is_over and not found.moves[0].is_completed:
-        echo(f"{key} was not moved. {failure_remedy(found.moves[0])}", err=True)
-    sys.stdout.flush()
+        _report_refusals(found[0].subject, found, output)
+        sys.exit(EXIT_ERROR)
+    _report_moves(found, output)
     if progress.is_interrupted:
+        if any(each.is_under_way for each in found.moves):
+            echo(CONTINUE_HINT, err=True)
         sys.exit(EXIT_INTERRUPTED)
-    is_moved = not isinstance(found, list) and found.moves[0].is_completed
-    sys.exit(0 if is_moved else EXIT_ERROR)
+    sys.exit(0 if all(each.is_completed for each in found.moves) else EXIT_ERROR)
+
+
+def _report_moves(run: "PlanExecution", output: str) -> None:
+    from rescheduler.cli.move_status import failure_remedy, move_results  # noqa: PLC0415
+
+    if output != "table":
+        results = move_results(run.moves)
+        print_document(results[0] if len(results) == 1 else {"moves": results}, output)
+    else:
+        for each in run.moves:
+            if each.is_over and not each.is_completed:
+                echo(f"{each.move.pod} was not moved. {failure_remedy(each)}", err=True)
+    sys.stdout.flush()
+
+
+def _preview_move(
+    cluster: ClusterSource,
+    configuration: "Configuration",
+    key: str,
+    target: str | None,
+    *,
+    is_deployment: bool,
+) -> list[str]:
+    """Print whether the pods can be moved, and return their keys; exit if one of them can't."""
+    from rescheduler.daemon.manual_move import manual_move_refusals  # noqa: PLC0415
+    from rescheduler.migrations.runtime_state import RuntimeState, SteeringStatus  # noqa: PLC0415
+
+    snapshot, webhook = cluster.read_snapshot(configuration)
+    if is_deployment:
+        keys = _pods_of_deployment(snapshot, key)
+        if not keys:
+            exit_with_error(f"Deployment {key} not found, or it has no pods", EXIT_ERROR)
+    else:
+        keys = [_existing_pod(key, snapshot)]
+    state = RuntimeState(configuration.policy, SteeringStatus(bool(webhook.steers), bool(webhook.guards)))
+    is_refused = False
+    for each in keys:
+        if refusals := manual_move_refusals(snapshot, each, target, state):
+            is_refused = True
+            _report_refusals(each, refusals, "table")
+        else:
+            node = snapshot.pods.records[snapshot.pods.row[each]].node
+            echo(f"{each} can be moved from {node} to {target or 'another node'}", err=True)
+    if is_refused:
+        exit_with_error("nothing was moved", EXIT_ERROR)
+    return keys
+
+
+def _existing_pod(key: str, snapshot: "Snapshot") -> str:
+    """Return the pod's key; exit, with similar names, if there is no such pod, or are several."""
+    found = existing_key(key, snapshot.pods.row)
+    exit_if_missing("pod", found, snapshot)
+    return found
+
+
+def _pods_of_deployment(snapshot: "Snapshot", key: str) -> list[str]:
+    namespace, _, name = key.partition("/")
+
+    def belongs(pod: "PodRecord") -> bool:
+        revision = pod.labels.get("pod-template-hash")
+        owner = pod.owner
+        is_ours = owner is not None and owner.kind == "ReplicaSet" and owner.name == f"{name}-{revision}"
+        return is_ours and pod.namespace == namespace and not pod.is_terminating
+
+    return sorted(pod.key for pod in snapshot.pods.records if belongs(pod))
 
 
 def _report_refusals(key: str, refusals: "list[Rejection]", output: str) -> None:
@@ -111,139 +202,8 @@ def _report_refusals(key: str, refusals: "list[Rejection]", output: str) -> None
         ]
         print_document({"pod": key, "result": "Refused", "refusals": documents}, output)
         return
-    echo(f"{key} was not moved", err=True)
+    echo(f"{key} can't be moved", err=True)
     for each, remedy in zip(refusals, remedies, strict=True):
         echo(f"  - {each.reason}: {each.detail}", err=True)
         if remedy:
             echo(f"    {remedy}", err=True)
-
-
-@click.command()
-@click.argument("nodes", metavar="NODE...", nargs=-1, required=True)
-@live_cluster_options
-@click.option("--include-system", is_flag=True, help="Also move system pods and pods in excluded namespaces.")
-@click.option(
-    "--wait", is_flag=True, help="Wait until the nodes are empty, even if some pods can't be moved now."
-)
-@execution_options
-@output_option
-def drain(
-    nodes: tuple[str, ...],
-    cluster: ClusterSource,
-    include_system: bool,
-    wait: bool,
-    install: bool,
-    output: str,
-) -> None:
-    """This also works for single replicas and for budgets that allow no disruption.
-
-    The nodes get the label scheduler.alpha.kubernetes.io/maintenance=true and are cordoned; `undrain` reverts
-    both. Pods that can't be moved are listed with the reason. DaemonSet pods and static pods stay.
-
-    Exit codes: 0 if the nodes are empty, 1 if pods are left, 2 for invalid options, 130 after Ctrl-C.
-    """
-    configuration = cluster.configuration()
-    policy = configuration.policy
-    if include_system:
-        policy = replace(policy, maintenance_includes_system=True)
-    configuration = replace(configuration, policy=policy)
-    from rescheduler.cli.progress_display import drain_display_for  # noqa: PLC0415
-
-    to_stderr = output != "table"
-    view = drain_display_for(sys.stderr if to_stderr else sys.stdout, to_stderr=to_stderr)
-    execution = Execution(cluster, configuration, install)
-
-    async def drained(rescheduler: "Rescheduler") -> "tuple[NodeInMaintenance, ...]":
-        return await _drain(rescheduler, dict.fromkeys(nodes), view, wait=wait)
-
-    execution.prepare()
-    states = execution.run(drained)
-    _report(states, output, view)
-    sys.stdout.flush()
-    if view.is_interrupted:
-        sys.exit(EXIT_INTERRUPTED)
-    sys.exit(EXIT_ERROR if any(state.left for state in states) else 0)
-
-
-async def _drain(
-    rescheduler: "Rescheduler", names: dict[str, None], view: "DrainDisplay", *, wait: bool
-) -> "tuple[NodeInMaintenance, ...]":
-    from rescheduler.daemon.node_drain import NodeDrain, start_maintenance, wait_for_labels  # noqa: PLC0415
-
-    _exit_if_unknown([name for name in names if rescheduler.watched.nodes.get(name) is None])
-    draining = NodeDrain(
-        rescheduler.client,
-        rescheduler.cluster,
-        names,
-        runtime=rescheduler.runtime,
-        on_progress=view.on_progress,
-    )
-    last: tuple[NodeInMaintenance, ...] = ()
-
-    async def follow() -> None:
-        nonlocal last
-        async for last in draining.states(wait=wait):
-            view.on_nodes(last)
-
-    async with rescheduler.executing():
-        await report_other_executor(rescheduler, is_manual=False)
-        await start_maintenance(rescheduler.client, names)
-        await wait_for_labels(rescheduler.watched, names)
-        running = asyncio.create_task(follow())
-        with view.showing_nodes(draining.now), interrupt_handlers(draining.stop, running.cancel, view):
-            await asyncio.wait([running])
-        if not running.cancelled():
-            running.result()
-    return last or draining.now()
-
-
-@click.command()
-@click.argument("nodes", metavar="NODE...", nargs=-1, required=True)
-@live_cluster_options
-def undrain(nodes: tuple[str, ...], cluster: ClusterSource) -> None:
-    """A node is uncordoned only if rescheduler cordoned it."""
-    execution = Execution(cluster, cluster.configuration())
-
-    async def undrained(client: "Client") -> dict[str, str]:
-        # This needs only the permissions to get and patch nodes.
-        from rescheduler.daemon.node_drain import end_maintenance  # noqa: PLC0415
-
-        names = dict.fromkeys(nodes)
-        _exit_if_unknown([name for name in names if not await _node_exists(client, name)])
-        return await end_maintenance(client, names)
-
-    for node, words in execution.ask(undrained).items():
-        echo(f"{node}: {words}")
-
-
-async def _node_exists(client: "Client", node: str) -> bool:
-    from rescheduler.cluster.codecs.record_resources import NODES  # noqa: PLC0415
-    from rescheduler.kube import errors  # noqa: PLC0415
-
-    try:
-        await client.get(NODES, node)
-    except errors.NotFound:
-        return False
-    return True
-
-
-def _exit_if_unknown(unknown: list[str]) -> None:
-    """Exit if a node is unknown, before any node is changed."""
-    if unknown:
-        exit_with_error(f"node {', '.join(unknown)} not found: nothing was changed", EXIT_ERROR)
-
-
-def _report(states: "tuple[NodeInMaintenance, ...]", output: str, view: "DrainDisplay") -> None:
-    if output != "table":
-        print_document({"nodes": [msgspec.to_builtins(state) for state in states]}, output)
-        return
-    from rescheduler.planner.reasons import meaning_and_remedy  # noqa: PLC0415
-
-    for state in states:
-        if state.blocked or not view.has_reported(state):
-            echo(f"{state.node}: {state.message}")
-        for pod in state.blocked:
-            echo(f"  - {pod}")
-            reason = pod.partition(": ")[2].partition(",")[0]
-            if remedy := meaning_and_remedy(reason)[1]:
-                echo(f"    {remedy}")

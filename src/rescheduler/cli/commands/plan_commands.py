@@ -1,7 +1,6 @@
-"""`rescheduler plan`, `explain` and `apply`."""
+"""`rescheduler plan` and `apply`."""
 
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,14 +11,25 @@ from rescheduler.cli.cluster_source import (
     EXIT_ERROR,
     EXIT_USAGE_ERROR,
     ClusterSource,
-    cluster_and_config_options,
     exit_with_error,
-    live_cluster_options,
-    object_key,
     read_input_file,
 )
-from rescheduler.cli.execution import EXIT_INTERRUPTED, Execution, execute_plan, execution_options
-from rescheduler.cli.terminal import echo, echo_lines, output_option, print_document
+from rescheduler.cli.command_options import (
+    cluster_and_config_options,
+    effective_config_options,
+    existing_key,
+    exit_if_missing,
+    object_key,
+)
+from rescheduler.cli.execution import (
+    CONTINUE_HINT,
+    EXIT_INTERRUPTED,
+    Execution,
+    execute_plan,
+    execution_options,
+)
+from rescheduler.cli.output_formats import output_option, plan_output_option, print_document
+from rescheduler.cli.terminal import echo, echo_lines
 
 if TYPE_CHECKING:
     from rescheduler.cluster.snapshot import Snapshot
@@ -27,8 +37,19 @@ if TYPE_CHECKING:
     from rescheduler.daemon.components import Rescheduler
     from rescheduler.migrations.controller.plan_execution import PlanExecution
     from rescheduler.planner.plan import Plan
+    from rescheduler.strategies.strategy import Strategy
 
-__all__ = ["PRELOADED_MODULES", "apply", "explain", "make_plan", "plan", "print_plan", "with_overrides"]
+__all__ = [
+    "PRELOADED_MODULES",
+    "apply",
+    "confirm_plan",
+    "make_plan",
+    "plan",
+    "print_plan",
+    "report_moves_and_exit",
+    "show_plan",
+    "with_overrides",
+]
 
 PRELOADED_MODULES = (
     "rescheduler.planner.plan_builder",
@@ -43,11 +64,13 @@ def with_overrides(
     configuration: "Configuration", strategies: tuple[str, ...], max_moves: int | None
 ) -> "Configuration":
     """Return the configuration with the settings that the command line overrides."""
+    from rescheduler.config.profiles import replace_settings  # noqa: PLC0415
+
     policy = configuration.policy
     if max_moves is not None:
-        policy = replace(policy, max_reschedule_pods=max_moves)
+        policy = replace_settings(policy, max_reschedule_pods=max_moves)
     if strategies:
-        policy = replace(policy, enabled_strategies=tuple(dict.fromkeys(strategies)))
+        policy = replace_settings(policy, enabled_strategies=tuple(dict.fromkeys(strategies)))
         _validate_strategies(policy)
     return replace(configuration, policy=policy)
 
@@ -70,23 +93,41 @@ def _validate_strategies(policy: "Policy") -> None:
         raise click.UsageError("; ".join(map(str, faults)))
 
 
-def make_plan(cluster: ClusterSource, configuration: "Configuration") -> "Plan":
-    """Read the cluster and return a plan; exit if that fails."""
+def make_plan(
+    cluster: ClusterSource, configuration: "Configuration", pending_pod: str | None = None
+) -> "Plan":
+    """Read the cluster and return a plan; exit if that fails. `pending_pod` names the only pod that the plan
+    makes room for, and does nothing else."""
     snapshot, webhook = cluster.read_snapshot(configuration, meanwhile=PRELOADED_MODULES)
     from rescheduler.planner.plan_builder import build_plan  # noqa: PLC0415
     from rescheduler.strategies.strategy_registry import (  # noqa: PLC0415
-        BrokenStrategy,
         DuplicateStrategy,
         UnknownStrategy,
         strategies_of,
+        strategies_of_others,
     )
 
     try:
         strategies = strategies_of(configuration.policy)
-    except (BrokenStrategy, DuplicateStrategy, UnknownStrategy) as error:
+        others: list[list[Strategy]] | None = strategies_of_others(configuration.policy)
+    except (DuplicateStrategy, UnknownStrategy) as error:
         exit_with_error(str(error), EXIT_USAGE_ERROR)
+    if pending_pod is not None:
+        strategies, others = [_room_for(snapshot, existing_key(pending_pod, snapshot.pods.row))], None
     steered, guarded = webhook.steers, bool(webhook.guards)
-    return build_plan(snapshot, configuration.policy, strategies, steered=steered, guarded=guarded)
+    return build_plan(
+        snapshot, configuration.policy, strategies, steered=steered, guarded=guarded, others=others
+    )
+
+
+def _room_for(snapshot: "Snapshot", key: str) -> "Strategy":
+    """Return the strategy that makes room for this pod; exit if it needs none."""
+    from rescheduler.strategies.make_room import MakeRoom  # noqa: PLC0415
+
+    exit_if_missing("pod", key, snapshot)
+    if node := snapshot.pods.records[snapshot.pods.row[key]].node:
+        exit_with_error(f"pod {key} needs no room: it is on {node}", EXIT_ERROR)
+    return MakeRoom(only=[key])
 
 
 _EXIT_MOVES_PROPOSED = 3
@@ -98,27 +139,28 @@ _EXIT_MOVES_PROPOSED = 3
     "--strategy", "strategies", multiple=True, metavar="NAME", help="Use only this strategy; can be repeated."
 )
 @click.option("--max-moves", type=click.IntRange(min=1), help="Maximum number of moves.")
+@click.option("--for", "pending_pod", metavar="POD", help="Only make room for this pending pod.")
 @click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json", "yaml"]),
-    default="table",
-    show_default=True,
-    help="Output format; docs/plan.schema.json describes JSON and YAML.",
+    "-n", "--namespace", metavar="NAME", help="Namespace of that pod; defaults to the one of the context."
 )
+@plan_output_option
 @click.option("--save", metavar="FILE", help="Also save the plan to FILE as JSON, for `rescheduler apply`.")
 @click.option(
     "--html", metavar="FILE", help="Also write the plan to FILE as a web page that needs no server."
 )
+@click.option("--diff", metavar="FILE", help="Show what differs from the plan that FILE was saved with.")
 @click.option("--anonymize", is_flag=True, help="Replace all names, for a page that you give to others.")
-def plan(
+def plan(  # noqa: PLR0913 - one per option
     *,
     cluster: ClusterSource,
     strategies: tuple[str, ...],
     max_moves: int | None,
+    pending_pod: str | None,
+    namespace: str | None,
     output: str,
     save: str | None,
     html: str | None,
+    diff: str | None,
     anonymize: bool,
 ) -> None:
     """Reads the cluster of the current kubectl context, or a saved one with --from.
@@ -126,17 +168,32 @@ def plan(
     Exit codes: 0 if there is nothing to do, 3 if there are moves or node changes, 1 if the cluster or the
     file can't be read, 2 for invalid options or an invalid configuration.
     """
-    configuration = with_overrides(cluster.configuration(), strategies, max_moves)
+    configuration = with_overrides(cluster.effective_configuration(), strategies, max_moves)
+    old = None if diff is None else _read_plan(diff)
     if anonymize:
         if html is None or save is not None:
             raise click.UsageError("--anonymize needs --html, and can't be combined with --save")
         cluster = cluster.anonymized(configuration)
-    made = make_plan(cluster, configuration) if html is None else _plan_page(cluster, configuration, html)
+    if pending_pod is not None and (strategies or html is not None):
+        raise click.UsageError("--for can't be combined with --strategy or --html")
+    if html is None:
+        made = make_plan(cluster, configuration, _pending_key(pending_pod, namespace, cluster))
+    else:
+        made = _plan_page(cluster, configuration, html)
     if save is not None:
         _save_plan(made, save)
-    print_plan(made, output)
+    if old is None:
+        print_plan(made, output)
+    else:
+        _print_diff(old, made, output)
     sys.stdout.flush()
     sys.exit(_EXIT_MOVES_PROPOSED if made.moves or made.changes else 0)
+
+
+def _pending_key(pod: str | None, namespace: str | None, cluster: ClusterSource) -> str | None:
+    if pod is None and namespace is not None:
+        raise click.UsageError("-n is for the pod of --for")
+    return None if pod is None else object_key(pod, namespace, cluster)
 
 
 def _save_plan(made: "Plan", file: str) -> None:
@@ -177,22 +234,35 @@ def _plan_document(made: "Plan") -> dict[str, Any]:
 
 
 def print_plan(made: "Plan", output: str) -> None:
-    """Print the plan as a table, JSON or YAML."""
+    """Print the plan in the output format."""
     if output == "json":
         echo(_plan_json(made), nl=False)
-    elif output == "yaml":
+    elif output not in {"table", "wide"}:
         print_document(_plan_document(made), output)
     else:
         from rescheduler.cli.plan_view import plan_lines  # noqa: PLC0415
         from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
 
         terminal = terminal_of(sys.stdout)
+        if output == "wide":
+            terminal = replace(terminal, width=None)
         echo_lines(plan_lines(made, terminal), color=terminal.colour)
+
+
+def _print_diff(old: "Plan", new: "Plan", output: str) -> None:
+    from rescheduler.cli.history_view import plan_diff_document, plan_diff_lines  # noqa: PLC0415
+    from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
+
+    if output not in {"table", "wide"}:
+        print_document(plan_diff_document(old, new), output)
+        return
+    terminal = terminal_of(sys.stdout)
+    echo_lines(plan_diff_lines(old, new, terminal), color=terminal.colour)
 
 
 @click.command()
 @click.argument("file", metavar="[PLAN]", required=False)
-@live_cluster_options
+@effective_config_options
 @click.option(
     "--strategy", "strategies", multiple=True, metavar="NAME", help="Use only this strategy; can be repeated."
 )
@@ -219,28 +289,32 @@ def apply(
     """
     if file is not None and (strategies or max_moves):
         raise click.UsageError("--strategy and --max-moves can't be used with PLAN")
-    configuration = with_overrides(cluster.configuration(), strategies, max_moves)
-    if configuration.policy.dry_run:
+    configuration = with_overrides(cluster.effective_configuration(), strategies, max_moves)
+    if cluster.config is not None and configuration.policy.dry_run:  # the installed one's is for the daemon
         exit_with_error("nothing was moved: the configuration sets dryRun", EXIT_USAGE_ERROR)
     saved = None if file is None else _read_plan(file)
     execution = Execution(cluster, configuration, install)
     execution.prepare()
     plan = saved or make_plan(cluster, configuration)
-    _show_plan(plan, output)
+    show_plan(plan, output)
     if not plan.moves and not plan.changes:
-        _report_and_exit(None, output, interrupted=False)
+        report_moves_and_exit(None, output, interrupted=False)
     if not yes:
-        _confirm(output)
+        confirm_plan(output)
     from rescheduler.cli.progress_display import progress_display_for  # noqa: PLC0415
 
     to_stderr = output != "table"
-    progress = progress_display_for(sys.stderr if to_stderr else sys.stdout, to_stderr=to_stderr)
+    progress = progress_display_for(
+        sys.stderr if to_stderr else sys.stdout,
+        to_stderr=to_stderr,
+        settle_time=configuration.policy.settle_time,
+    )
 
     async def execute(rescheduler: "Rescheduler") -> "PlanExecution":
         return await execute_plan(rescheduler, plan, progress)
 
     run = execution.run(execute)
-    _report_and_exit(run, output, interrupted=progress.is_interrupted)
+    report_moves_and_exit(run, output, interrupted=progress.is_interrupted)
 
 
 def _read_plan(file: str) -> "Plan":
@@ -253,13 +327,13 @@ def _read_plan(file: str) -> "Plan":
         exit_with_error(str(error), EXIT_ERROR)
 
 
-def _show_plan(plan: "Plan", output: str) -> None:
+def show_plan(plan: "Plan", output: str) -> None:
     if output == "table":
         print_plan(plan, "table")
         echo()
 
 
-def _confirm(output: str) -> None:
+def confirm_plan(output: str) -> None:
     """Ask for confirmation; exit if the answer is no or there is no terminal to ask on."""
     if not sys.stdin.isatty() and output != "table":
         raise click.UsageError("-o json and -o yaml need --yes when there is no terminal")
@@ -271,7 +345,8 @@ def _confirm(output: str) -> None:
         exit_with_error("nothing was moved", EXIT_ERROR)
 
 
-def _report_and_exit(run: "PlanExecution | None", output: str, *, interrupted: bool) -> None:
+def report_moves_and_exit(run: "PlanExecution | None", output: str, *, interrupted: bool) -> None:
+    """Print the results of the moves and exit; None means that there was nothing to move."""
     moves = run.moves if run is not None else []
     if output != "table":
         from rescheduler.cli.move_status import move_results  # noqa: PLC0415
@@ -282,73 +357,8 @@ def _report_and_exit(run: "PlanExecution | None", output: str, *, interrupted: b
 
         echo("\n".join([moves_summary(moves), *failure_lines(moves)]))
         if any(progress.is_under_way for progress in moves):
-            echo("The daemon or the next command continues them. To follow them, run: rescheduler migrations")
+            echo(CONTINUE_HINT)
     sys.stdout.flush()
     if interrupted:
         sys.exit(EXIT_INTERRUPTED)
     sys.exit(0 if all(progress.is_completed for progress in moves) else EXIT_ERROR)
-
-
-_KINDS = {"pod": "pod", "pods": "pod", "po": "pod", "node": "node", "nodes": "node", "no": "node"}
-"""The names that kubectl accepts."""
-
-
-def _kind(_ctx: click.Context, _argument: click.Parameter, value: str) -> str:
-    if value not in _KINDS:
-        raise click.BadParameter(f'"{value}" is not pod or node')
-    return _KINDS[value]
-
-
-@click.command()
-@click.argument("kind", callback=_kind, metavar="pod|node")
-@click.argument("name", metavar="NAME")
-@click.option(
-    "-n", "--namespace", metavar="NAME", help="Namespace of the pod; defaults to the one of the context."
-)
-@cluster_and_config_options
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "yaml"]),
-    default="text",
-    show_default=True,
-    help="Output format.",
-)
-def explain(kind: str, name: str, namespace: str | None, cluster: ClusterSource, output: str) -> None:
-    """For a pod: whether it can move, the reasons if not, and why each other node can't take it.
-
-    Name a pod as for kubectl, with -n NAMESPACE, or as NAMESPACE/NAME.
-    """
-    configuration = cluster.configuration()
-    key = object_key(name, namespace, cluster) if kind == "pod" else name
-    snapshot, webhook = cluster.read_snapshot(configuration, meanwhile=["rescheduler.planner.explanation"])
-    _exit_if_missing(kind, key, snapshot)
-    from rescheduler.planner.explanation import explain_node, explain_pod  # noqa: PLC0415
-
-    explained = explain_pod if kind == "pod" else explain_node
-    steered, guarded = webhook.steers, bool(webhook.guards)
-    explanation = explained(snapshot, configuration.policy, key, steered=steered, guarded=guarded)
-    assumptions = (*snapshot.assumptions, *explanation.assumptions)
-    if output == "text":
-        from rescheduler.cli.explain_view import explanation_lines  # noqa: PLC0415
-        from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
-
-        terminal = terminal_of(sys.stdout)
-        lines = explanation_lines(explanation, assumptions, terminal)
-        echo_lines(lines, color=terminal.colour)
-    else:
-        from rescheduler.cli.explain_view import explanation_document  # noqa: PLC0415
-
-        print_document(explanation_document(explanation, assumptions), output)
-
-
-def _exit_if_missing(kind: str, key: str, snapshot: "Snapshot") -> None:
-    known: Mapping[str, int] = snapshot.pods.row if kind == "pod" else snapshot.nodes.row
-    if key in known:
-        return
-    from rescheduler.config.config_validation import did_you_mean  # noqa: PLC0415
-
-    near = did_you_mean(key, known)
-    elsewhere = [each for each in known if kind == "pod" and each.endswith(f"/{key.partition('/')[2]}")]
-    hint = f"; did you mean {', '.join(sorted(elsewhere)[:3])}?" if elsewhere else near
-    exit_with_error(f"{kind} {key} not found{hint}", EXIT_ERROR)

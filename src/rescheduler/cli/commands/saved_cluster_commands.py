@@ -1,4 +1,5 @@
-"""`rescheduler snapshot` and `simulate`: save a cluster, and simulate checks in a saved one."""
+"""`rescheduler snapshot`, `simulate` and `simulator`: save a cluster, simulate checks in a saved one, and run
+a simulated cluster for kubectl and any other client."""
 
 import os
 import sys
@@ -15,43 +16,47 @@ import click
 from rescheduler.cli.cluster_source import (
     EXIT_ERROR,
     ClusterSource,
-    cluster_options,
     exit_with_error,
     print_note,
     read_input_file,
-    saved_cluster_options,
     saved_reading,
 )
+from rescheduler.cli.command_options import cluster_options, saved_cluster_options
 from rescheduler.cli.commands.plan_commands import with_overrides
 from rescheduler.cli.execution import verbose_option
-from rescheduler.cli.terminal import echo, echo_lines, output_option, print_document
+from rescheduler.cli.output_formats import output_option, print_document
+from rescheduler.cli.terminal import echo, echo_lines
 
 if TYPE_CHECKING:
     from rescheduler.cluster.sources.cluster_export import ClusterExport
 
-__all__ = ["simulate", "snapshot"]
+__all__ = ["simulate", "simulator", "snapshot"]
 
 
 @click.command()
 @click.argument("file", metavar="FILE")
-@click.option("--anonymise", is_flag=True, help="Replace all names, labels and annotations.")
+@click.option("--anonymize", is_flag=True, help="Replace all names, labels and annotations.")
+@click.option("--anonymise", is_flag=True, hidden=True, help="The spelling of version 0.1.")
 @click.option(
     "--keep",
     multiple=True,
     metavar="WORD",
-    help="A name, or a label key with its values, that --anonymise keeps; can be repeated.",
+    help="A name, or a label key with its values, that --anonymize keeps; can be repeated.",
 )
 @cluster_options
-def snapshot(file: str, anonymise: bool, keep: tuple[str, ...], cluster: ClusterSource) -> None:
+def snapshot(
+    *, file: str, anonymize: bool, anonymise: bool, keep: tuple[str, ...], cluster: ClusterSource
+) -> None:
     """FILE is JSON, or YAML if its name ends in .yaml; gzipped if it ends in .gz; - is standard output.
 
     It contains everything that planning needs and the time, but no environment variables, arguments, Secrets
     or ConfigMaps.
     """
-    if keep and not anonymise:
-        raise click.UsageError("--keep needs --anonymise: without it, all names are kept")
+    without_names = anonymize or anonymise
+    if keep and not without_names:
+        raise click.UsageError("--keep needs --anonymize: without it, all names are kept")
     saving = _read_cluster(cluster)
-    if anonymise:
+    if without_names:
         saving = saving.without_names(keep)
     _write(saving, file)
     for note in saving.notes:
@@ -177,3 +182,47 @@ def _without_templates(objects: list[dict[str, Any]]) -> Iterator[str]:
             metadata = item["metadata"]
             name = f"{metadata.get('namespace', 'default')}/{metadata['name']}"
             yield f"{item['kind']} {name}: spec.template is missing"
+
+
+@click.command()
+@click.option("--scenario", metavar="FILE", help="A scenario (docs/scenarios.md); - is standard input.")
+@click.option(
+    "--from", "saved", metavar="FILE", help="A saved cluster: a v1 List in JSON or YAML, gzipped or not; -."
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; a free one if not given."
+)
+@click.option("--token", help="Reject requests without this bearer token; the kubeconfig contains it.")
+@click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), help="Write the kubeconfig to this file and keep it."
+)
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0, max=1000, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Cluster seconds per real second.",
+)
+def simulator(
+    scenario: str | None,
+    saved: str | None,
+    port: int,
+    token: str | None,
+    kubeconfig: Path | None,
+    speed: float,
+) -> None:
+    """Run a simulated cluster until Ctrl-C, and write a kubeconfig for it.
+
+    Without --scenario and --from, it runs the cluster of the demo.
+    """
+    from kubesim.standalone_cluster import (  # noqa: PLC0415
+        StandaloneError,
+        StandaloneOptions,
+        run_standalone,
+    )
+
+    try:
+        run_standalone(StandaloneOptions(scenario, saved, port, token, kubeconfig, speed))
+    except StandaloneError as error:
+        echo(str(error), err=True)
+        sys.exit(error.exit_code)

@@ -1,4 +1,4 @@
-"""`rescheduler config` and `manifests`: check a configuration and print what to install."""
+"""`rescheduler config`, `manifests` and `completion`: what you need to set up rescheduler."""
 
 import sys
 from pathlib import Path
@@ -11,14 +11,14 @@ from rescheduler.cli.terminal import echo
 
 if TYPE_CHECKING:
     from rescheduler.install.install_options import Options
-__all__ = ["config", "manifests"]
+__all__ = ["completion", "config", "manifests"]
 
 _EXIT_INVALID_CONFIG = 2
 
 
 @click.group()
 def config() -> None:
-    """Both commands print a complete configuration file."""
+    """All commands print a configuration file."""
 
 
 @config.command()
@@ -60,6 +60,28 @@ def show() -> None:
     echo(render_defaults(), nl=False)
 
 
+@config.command("from-descheduler")
+@click.argument("policy", metavar="POLICY")
+def from_descheduler(policy: str) -> None:
+    """Convert a DeschedulerPolicy (descheduler/v1alpha2) into a configuration file.
+
+    POLICY is a file, or - for standard input. Comments in the output list what has no counterpart, and why.
+    If the policy protects pods in a way that rescheduler can't, the output has dryRun: true. The exit code is
+    2 if POLICY is invalid.
+    """
+    from rescheduler.config.config_validation import ConfigurationError  # noqa: PLC0415
+    from rescheduler.config.descheduler_conversion import convert_descheduler_policy  # noqa: PLC0415
+
+    try:
+        converted, notes = convert_descheduler_policy(*read_input_file(policy))
+    except ConfigurationError as error:
+        echo(str(error), err=True)
+        sys.exit(_EXIT_INVALID_CONFIG)
+    if notes:
+        echo(f"note: {len(notes)} without a counterpart, or different: see the comments", err=True)
+    echo(converted, nl=False)
+
+
 def _validated_namespace(_ctx: click.Context, _option: click.Parameter, value: str) -> str:
     from rescheduler.config.setting_rules import InvalidSetting, namespace  # noqa: PLC0415
 
@@ -99,7 +121,12 @@ def _validated_namespace(_ctx: click.Context, _option: click.Parameter, value: s
 @click.option(
     "--config",
     metavar="FILE",
-    help="Configuration file to install; without it, all settings have their defaults.",
+    help="Configuration file to install; without it, all settings but dryRun have their defaults.",
+)
+@click.option(
+    "--execute",
+    is_flag=True,
+    help="Let the daemon move pods (dryRun: false). Without it, it only plans and counts what it would move.",
 )
 @click.option(
     "--without-webhook", is_flag=True, help="Omit the webhook that steers replacements of evicted pods."
@@ -118,6 +145,7 @@ def manifests(  # noqa: PLR0913 - one per option
     create_namespace: bool,
     image: str | None,
     config: str | None,
+    execute: bool,
     without_webhook: bool,
     without_policies: bool,
     values: str | None,
@@ -125,12 +153,14 @@ def manifests(  # noqa: PLR0913 - one per option
     """rescheduler manifests --create-namespace | kubectl apply -f -"""
     if crd and extender is not None:
         raise click.UsageError("--crd and --extender can't be combined")
+    if execute and config is not None:
+        raise click.UsageError("--execute and --config can't be combined: dryRun in the file decides")
     if crd:
         from rescheduler.api.podmigration_crd import podmigration_crd  # noqa: PLC0415
 
         _print_manifests([podmigration_crd()])
     elif extender is not None:
-        from rescheduler.install.extender_configuration import SchedulerProfiles, scheduler_configuration  # noqa: PLC0415
+        from rescheduler.install.manifests import SchedulerProfiles, scheduler_configuration  # noqa: PLC0415
 
         _print_manifests([scheduler_configuration(SchedulerProfiles(extender), namespace=namespace)])
     else:
@@ -138,6 +168,8 @@ def manifests(  # noqa: PLR0913 - one per option
         from rescheduler.install.manifests import install_manifests  # noqa: PLC0415
 
         chosen = _install_options(values, image)
+        if execute:
+            chosen = _executing(chosen)
         if without_webhook:
             chosen = _disabled(chosen, "webhook")
         if without_policies:
@@ -178,6 +210,13 @@ def _install_options(values: str | None, image: str | None) -> "Options":
     return options
 
 
+def _executing(options: "Options") -> "Options":
+    import msgspec  # noqa: PLC0415
+
+    args = {name: value for name, value in options.args.items() if name != "dryRun"}
+    return msgspec.structs.replace(options, dry_run=False, args=args)
+
+
 def _disabled(options: "Options", part: str) -> "Options":
     import msgspec  # noqa: PLC0415
 
@@ -205,3 +244,23 @@ def _print_manifests(items: list[dict[str, Any]]) -> None:
     from rescheduler.install.manifests import as_yaml  # noqa: PLC0415
 
     echo(as_yaml(*items), nl=False)
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """To load it in every session, add one of these lines to the start-up file of your shell:
+
+    \b
+    bash:  source <(rescheduler completion bash)
+    zsh:   source <(rescheduler completion zsh)
+    fish:  rescheduler completion fish | source
+    """
+    from click.shell_completion import get_completion_class  # noqa: PLC0415
+
+    program = "rescheduler"
+    found = get_completion_class(shell)
+    assert found is not None
+    from rescheduler.cli import main  # noqa: PLC0415
+
+    echo(found(main, {}, program, f"_{program.upper()}_COMPLETE").source())

@@ -5,13 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rescheduler.cli.cluster_source import (
-    EXIT_ERROR,
-    ClusterSource,
-    exit_with_error,
-    live_cluster_options,
-    print_note,
-)
+from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error, print_note
+from rescheduler.cli.command_options import live_cluster_options
 from rescheduler.cli.execution import Execution, verbose_option
 from rescheduler.cli.terminal import echo
 
@@ -26,7 +21,8 @@ __all__ = ["uninstall"]
 _EXIT_LEFTOVERS = 3
 
 _STOP_TIMEOUT_S = 120.0
-"""Longer than the grace period of our pods, and than Kubernetes needs to delete pods of lost nodes."""
+"""Seconds until the pods must be gone: longer than their grace period, and than Kubernetes needs to delete
+pods of lost nodes."""
 
 
 @click.command()
@@ -88,11 +84,11 @@ def uninstall(
     )
 
 
-def _exit_if_unreadable(found: "RemovalFindings", *, check: bool) -> None:
+def _exit_if_unreadable(findings: "RemovalFindings", *, check: bool) -> None:
     """Print what can't be read; exit if there is nothing else to remove."""
-    for failure in found.failures:
+    for failure in findings.failures:
         print_note(failure)
-    if found.failures and (check or not found.leftovers):
+    if findings.failures and (check or not findings.leftovers):
         exit_with_error("Can't find out what is left of rescheduler: see above.", EXIT_ERROR)
 
 
@@ -117,7 +113,7 @@ class _Uninstall:
             from rescheduler.daemon.own_objects import UNINSTALLED_NAMESPACE  # noqa: PLC0415
             from rescheduler.kube.leader_election import find_renewed_lease  # noqa: PLC0415
 
-            left = await self._removal(client).stop(patience_s=_STOP_TIMEOUT_S)
+            left = await self._removal(client).stop(timeout_s=_STOP_TIMEOUT_S)
             if left or force:
                 return left, None
             lease = self._execution.configuration.leader_election.resource_name
@@ -141,7 +137,7 @@ class _Uninstall:
                 EXIT_ERROR,
             )
 
-    def end_migrations(self, found: "RemovalFindings") -> None:
+    def end_migrations(self, findings: "RemovalFindings") -> None:
         """Roll back or finish the running migrations."""
         from rescheduler.install.leftovers import LeftoverKind  # noqa: PLC0415
 
@@ -151,7 +147,7 @@ class _Uninstall:
             async with rescheduler.executing():
                 await cancel_all_migrations(rescheduler.client, rescheduler.watched)
 
-        if any(leftover.kind is LeftoverKind.RUNNING for leftover in found.leftovers):
+        if any(leftover.kind is LeftoverKind.RUNNING for leftover in findings.leftovers):
             self._execution.prepare()
             self._execution.run(end, namespace=self._namespace)
 

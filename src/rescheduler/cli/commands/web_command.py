@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import getpass
+import logging
 import webbrowser
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
@@ -12,14 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from rescheduler.cli.cluster_source import (
-    EXIT_ERROR,
-    ClusterSource,
-    cluster_and_config_options,
-    exit_with_error,
-    print_note,
-)
-from rescheduler.cli.execution import Execution, stop_event_on_signals
+from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error, print_note
+from rescheduler.cli.command_options import cluster_and_config_options
+from rescheduler.cli.execution import Execution, short_collections, stop_event_on_signals
 from rescheduler.cli.terminal import echo
 from rescheduler.config.policy_blocks import is_loopback
 
@@ -31,6 +27,8 @@ if TYPE_CHECKING:
     from rescheduler.web.web_authorization import LinkAuthorizer
 
 __all__ = ["DaemonPage", "daemon_page_options", "live_page", "login_link", "web"]
+
+log: Final = logging.getLogger(__name__)
 
 _HOST: Final = "127.0.0.1"
 
@@ -46,13 +44,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 @click.option(
     "--allow-actions", is_flag=True, help="Let the page move pods, drain nodes and pause, as you may."
 )
+@short_collections()
 def web(cluster: ClusterSource, port: int, no_browser: bool, allow_actions: bool) -> None:
     """The page runs until Ctrl-C, on loopback and with the permissions of your kubeconfig.
 
     Without --allow-actions it changes nothing. Anyone who has the link sees what you see: don't share it.
     With --from, the page shows a saved cluster and asks no server.
     """
-    configuration = cluster.configuration()
+    configuration = cluster.effective_configuration()
     show = _Show(port, opens_browser=not no_browser)
     if cluster.saved is None:
         _show_live(cluster, configuration, show, allow_actions=allow_actions)
@@ -67,7 +66,7 @@ class _Show:
         self.port = port
         self._opens_browser = opens_browser
 
-    def tell(self, link: str) -> None:
+    def announce(self, link: str) -> None:
         echo(f"The page is at {link}")
         echo("Press Ctrl-C to stop it.")
         if self._opens_browser and not webbrowser.open(link):
@@ -92,7 +91,7 @@ def _show_saved(cluster: ClusterSource, configuration: "Configuration", show: _S
         authorizer = LinkAuthorizer(page, read_only=True, user=_user())
         options = PageOptions(port=show.port, cookie=authorizer.cookie)
         async with serve_page(page, authorizer, options) as port:
-            show.tell(login_link(port, authorizer))
+            show.announce(login_link(port, authorizer))
             await ended.wait()
 
     try:
@@ -121,7 +120,7 @@ def _show_live(
             options = PageOptions(port=show.port, cookie=authorizer.cookie, executes_actions=True)
             try:
                 async with serve_page(page, authorizer, options) as port:
-                    show.tell(login_link(port, authorizer))
+                    show.announce(login_link(port, authorizer))
                     await ended.wait()
             except OSError as error:
                 exit_with_error(f"can't listen on port {show.port}: {error.strerror}", EXIT_ERROR)
@@ -172,7 +171,7 @@ async def live_page(
 
 @dataclass(frozen=True, slots=True)
 class DaemonPage:
-    """How the daemon serves the page: everybody logs in with a token of the cluster."""
+    """The settings with which the daemon serves the page; every user logs in with a token of the cluster."""
 
     host: str
     port: int
@@ -181,8 +180,9 @@ class DaemonPage:
     allow_actions: bool
 
     @contextlib.asynccontextmanager
-    async def serving(self, daemon: "Daemon", client: "Client") -> AsyncIterator[int]:
+    async def serving(self, daemon: "Daemon", client: "Client") -> AsyncIterator[None]:
         """Serve the page while the body runs; exit if the port is taken or the certificate is unusable."""
+        from rescheduler.kube.event_recorder import log_event  # noqa: PLC0415
         from rescheduler.web.page_model import LivePage  # noqa: PLC0415
         from rescheduler.web.web_authorization import TokenAuthorizer  # noqa: PLC0415
         from rescheduler.web.web_server import PageCertificate, PageOptions, serve_page  # noqa: PLC0415
@@ -193,16 +193,17 @@ class DaemonPage:
         options = PageOptions(host=self.host, port=self.port, is_secure=self.certificate is not None)
         if not is_loopback(f"//{self.host}"):
             options = replace(options, allowed_hosts=frozenset(self.allowed_hosts) or None)
-        try:
-            if self.certificate is not None:
-                options = replace(options, tls=PageCertificate(*self.certificate).context)
-            async with serve_page(page, authorizer, options) as port:
-                yield port
-        except OSError as error:
-            why = error.strerror or str(error)
-            exit_with_error(f"can't serve the web page on port {self.port}: {why}", EXIT_ERROR)
-        finally:
-            await page.close()
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(page.close)
+            try:
+                if self.certificate is not None:
+                    options = replace(options, tls=PageCertificate(*self.certificate).context)
+                port = await stack.enter_async_context(serve_page(page, authorizer, options))
+            except OSError as error:
+                why = error.strerror or str(error)
+                exit_with_error(f"can't serve the web page on port {self.port}: {why}", EXIT_ERROR)
+            log_event(log, logging.INFO, "PageServed", "the web page is served", host=self.host, port=port)
+            yield
 
 
 def daemon_page_options(command: F) -> F:
@@ -223,7 +224,8 @@ def daemon_page_options(command: F) -> F:
             raise click.UsageError(
                 "--web-host needs --web-certificate: viewers send their tokens to the page"
             )
-        page = DaemonPage(web_host, web_port, web_certificate, web_allowed_hosts, web_allow_actions)
+        hosts = tuple(name for each in web_allowed_hosts for name in each.split(",") if name)
+        page = DaemonPage(web_host, web_port, web_certificate, hosts, web_allow_actions)
         return command(*args, page=page if web else None, **more)
 
     decorated: Any = with_page
@@ -240,14 +242,14 @@ _DAEMON_PAGE_OPTIONS: Final = (
         type=click.IntRange(0, 65535),
         default=8081,
         show_default=True,
-        help="Port of the web page.",
+        help="Port of the web page; 0 for a free one, which the log names.",
     ),
     click.option(
         "--web-host",
         metavar="ADDRESS",
         default=_HOST,
         show_default=True,
-        help="Address of the web page; others than loopback need --web-certificate.",
+        help="Address of the web page, empty for all; others than loopback need --web-certificate.",
     ),
     click.option(
         "--web-certificate",
@@ -259,8 +261,8 @@ _DAEMON_PAGE_OPTIONS: Final = (
         "--web-allowed-host",
         "web_allowed_hosts",
         multiple=True,
-        metavar="NAME",
-        help="Host name of the web page, with --web-host; can be repeated. Without it, all are allowed.",
+        metavar="NAME[,NAME]",
+        help="Host names of the web page, with --web-host; can be repeated. Without it, all are allowed.",
     ),
     click.option(
         "--web-allow-actions",

@@ -7,8 +7,9 @@ from urllib.parse import urlsplit
 
 import click
 
-from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error, live_cluster_options
-from rescheduler.cli.execution import stop_event_on_signals
+from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error
+from rescheduler.cli.command_options import live_cluster_options
+from rescheduler.cli.execution import short_collections, stop_event_on_signals
 from rescheduler.cli.log_setup import log_options, set_up_log
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def _service(_ctx: click.Context, _option: click.Parameter, value: str | None) -
 )
 @live_cluster_options
 @log_options
+@short_collections()
 def webhook(  # noqa: PLR0913 - one per option
     *,
     port: int,

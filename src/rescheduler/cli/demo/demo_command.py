@@ -59,14 +59,14 @@ async def play_chapters(
     ends = [*(chapter.begins_s for chapter in chapters[1:]), length_s]
     for chapter, end_s in zip(chapters, ends, strict=True):
         screen.chapter(chapter)
-        patience_s = _LAST_CHAPTER_GRACE_S if chapter is chapters[-1] else 0.0
-        why = await _wait_for_goal(chapter, monitor, began_s + end_s + patience_s, ended)
+        grace_s = _LAST_CHAPTER_GRACE_S if chapter is chapters[-1] else 0.0
+        why = await _wait_for_goal(chapter, monitor, began_s + end_s + grace_s, ended)
+        if ended.is_set():  # Ctrl-C is no verdict on a goal that it left no time for
+            break
         screen.report_result(chapter, why)
         if why:
             wrong[chapter.title] = why
         await _sleep_until(began_s + end_s, ended)
-        if ended.is_set():
-            break
     return wrong
 
 
@@ -125,7 +125,7 @@ async def _run_demo(console: Console, *, forever: bool, port: int) -> int:
         client = Client(network)
         await install_prerequisites(client)
         screen = LiveDemoScreen(console) if console.is_terminal else DemoScreen(console)
-        monitor = ClusterMonitor(client, screen.migration)
+        monitor = ClusterMonitor(client, screen.migration, server.clock.now)
         await stack.enter_async_context(running_webhook(client))
         await stack.enter_async_context(monitor.watching())
         async with running_daemon(client, server.clock.now) as daemon, _page(daemon, client) as link:
@@ -134,9 +134,12 @@ async def _run_demo(console: Console, *, forever: bool, port: int) -> int:
                 wrong = await play_chapters(screen, monitor, CHAPTERS, DEMO_LENGTH_S, ended)
                 if forever:
                     await ended.wait()
+        if ended.is_set() and not forever:
+            console.print("Stopped before the end of the demo.")
+            return 130
         print_demo_summary(console, monitor, wrong)
         is_fine = not wrong and not monitor.violated
-    return 130 if ended.is_set() and not forever else 0 if is_fine else 1
+    return 0 if is_fine else 1
 
 
 @contextlib.asynccontextmanager

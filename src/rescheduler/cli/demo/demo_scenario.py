@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from kubesim.scenario import Scenario, parse_scenario
+from rescheduler.api.migration_journal import ready_seconds_lost
 from rescheduler.api.podmigration import (
     Handover,
     Migration,
@@ -39,9 +40,11 @@ from rescheduler.kube.api_resources import (
 )
 from rescheduler.kube.client import Client, RequestObserver
 from rescheduler.kube.informer import Informer
-from rescheduler.migrations.labels_and_names import ready_seconds_lost
-from rescheduler.planner.maintenance_status import must_leave_node
+from rescheduler.migrations.labels_and_names import copy_name
+from rescheduler.migrations.make_before_break import with_live_step
+from rescheduler.planner.explanation import must_leave_node
 from rescheduler.steering.steering_server import SteeringServer, SteeringServerOptions
+from rescheduler.steering.steering_service import EvictionSettings
 from rescheduler.steering.webhook.webhook_configurations import UrlAddress, webhook_configurations
 
 __all__ = [
@@ -61,8 +64,14 @@ __all__ = [
 class ClusterMonitor:
     """Watches the cluster as any client can, and sees every change of a budget or a migration."""
 
-    def __init__(self, client: Client, on_change: Callable[[Migration | None, Migration], None]) -> None:
-        """`on_change` is called with every change of a migration."""
+    def __init__(
+        self,
+        client: Client,
+        on_change: Callable[[Migration | None, Migration], None],
+        now: Callable[[], datetime],
+    ) -> None:
+        """`on_change` is called with every change of a migration; `now` is the time in the cluster."""
+        self._now = now
         self.nodes: Informer[NodeRecord] = Informer(client, NODES)
         self.pods: Informer[PodRecord] = Informer(client, PODS)
         self._budgets: Informer[Object] = Informer(client, POD_DISRUPTION_BUDGETS)
@@ -102,13 +111,25 @@ class ClusterMonitor:
 
     @property
     def migrations(self) -> list[Migration]:
-        """All migrations, newest last."""
+        """Return all migrations, newest last."""
         found = [each for item in self._migrations if (each := _migration_or_none(item)) is not None]
         return sorted(found, key=lambda each: (each.created, each.key))
 
     @property
+    def running_migrations(self) -> list[Migration]:
+        """Return the unfinished migrations, each with the step that its copy is in."""
+        settle_time = DEMO_CONFIGURATION.policy.settle_time
+        return [
+            with_live_step(
+                each, self.pods.get(f"{each.namespace}/{copy_name(each)}"), settle_time, self._now()
+            )
+            for each in self.migrations
+            if not each.is_finished
+        ]
+
+    @property
     def moved(self) -> dict[Handover, int]:
-        """The number of completed migrations by handover."""
+        """Return the number of completed migrations by handover."""
         counts: dict[Handover, int] = {}
         for each in self.migrations:
             if each.status.phase is MigrationPhase.COMPLETED and each.status.handover is not None:
@@ -235,7 +256,10 @@ DEMO_NAMESPACE: Final = "rescheduler"
 
 @contextlib.asynccontextmanager
 async def running_daemon(
-    client: Client, now: Callable[[], datetime], *listeners: DaemonListener
+    client: Client,
+    now: Callable[[], datetime],
+    *listeners: DaemonListener,
+    configuration: Configuration = DEMO_CONFIGURATION,
 ) -> AsyncIterator[Daemon]:
     """Run the same as `rescheduler run` while the body runs."""
 
@@ -243,7 +267,7 @@ async def running_daemon(
         return Client(client.transport, observer=observer)
 
     options = DaemonOptions(lease_at=f"{DEMO_NAMESPACE}/rescheduler", now=now, listeners=listeners, me="demo")
-    daemon = Daemon(connect, DEMO_CONFIGURATION, options)
+    daemon = Daemon(connect, configuration, options)
     ended = asyncio.Event()
     running = asyncio.create_task(daemon.run_until(ended), name="daemon")
     try:
@@ -262,15 +286,17 @@ async def install_prerequisites(client: Client) -> None:
 
 
 @contextlib.asynccontextmanager
-async def running_webhook(client: Client) -> AsyncIterator[None]:
-    """Run the same as `rescheduler webhook`, on loopback."""
+async def running_webhook(client: Client, evictions: EvictionSettings | None = None) -> AsyncIterator[None]:
+    """Run the same as `rescheduler webhook`, on loopback. Without `evictions`, those of others pass."""
     port = _free_port()
     address = UrlAddress(f"https://127.0.0.1:{port}")
     steering, guard = webhook_configurations(address)
     await client.create(SECRETS, certificate_secret(DEMO_NAMESPACE))
     await client.create(MUTATING_WEBHOOKS, with_install_id(steering, DEMO_NAMESPACE))
     await client.create(VALIDATING_WEBHOOKS, with_install_id(guard, DEMO_NAMESPACE))
-    options = SteeringServerOptions(DEMO_NAMESPACE, address, host="127.0.0.1", port=port, extender_port=0)
+    options = SteeringServerOptions(
+        DEMO_NAMESPACE, address, host="127.0.0.1", port=port, extender_port=0, evictions=evictions
+    )
     webhook = SteeringServer(client, options)
     async with webhook.running():
         await webhook.registered()

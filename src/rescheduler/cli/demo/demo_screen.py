@@ -17,6 +17,7 @@ from rescheduler.api.podmigration import Handover, Migration, MigrationPhase
 from rescheduler.api.well_known_names import POD_MIGRATION_KIND
 from rescheduler.cli.demo.demo_scenario import ClusterMonitor, DemoChapter
 from rescheduler.cli.move_status import migration_fraction
+from rescheduler.cli.progress_display import refreshed_on_loop
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.migrations.labels_and_names import original_pod_name
@@ -186,8 +187,8 @@ class LiveDemoScreen(DemoScreen):
     @contextlib.contextmanager
     def showing(self, monitor: ClusterMonitor) -> Iterator[None]:
         self.begin(monitor)
-        live = Live(console=self.console, get_renderable=self.frame, refresh_per_second=_FRAMES_PER_SECOND)
-        with live:
+        frames = Live(console=self.console, get_renderable=self.frame, auto_refresh=False)
+        with refreshed_on_loop(frames, _FRAMES_PER_SECOND):
             yield
 
     def begin(self, monitor: ClusterMonitor) -> None:
@@ -208,7 +209,7 @@ class LiveDemoScreen(DemoScreen):
                       Padding(Text(self._chapter.words, "italic"), (0, 0, 1, _INDENT))]  # fmt: skip
         parts += [cluster_table(self._monitor.nodes, self._monitor.pods), Text()]
         parts += [
-            _running_migrations([each for each in self._monitor.migrations if not each.is_finished]),
+            _running_migrations(self._monitor.running_migrations),
             Text(),
         ]
         return Group(*parts, *self._latest(Group(*parts)))

@@ -82,12 +82,15 @@ class ContainerFields(JsonFields):
     image: str = ""
     ports: Part = UNSET
     resources: Part = UNSET
+    lifecycle: Part = UNSET
+    security_context: Part = UNSET
     restart_policy: str = ""
     restart_policy_rules: Part = UNSET
 
 
 class PodSpecFields(JsonFields):
-    """Encoded again without `node_name`, `volumes` and `affinity`, it is the key of the pod's shape."""
+    """The spec of a pod. Encoded again without `node_name`, `volumes` and `affinity`, it is the key of its
+    shape."""
 
     node_name: str = ""
     volumes: list[dict[str, Raw]] = []
@@ -99,6 +102,9 @@ class PodSpecFields(JsonFields):
     termination_grace_period_seconds: int | None = None
     node_selector: Part = UNSET
     host_network: bool = False
+    host_pid: bool = msgspec.field(name="hostPID", default=False)
+    host_ipc: bool = msgspec.field(name="hostIPC", default=False)
+    security_context: Part = UNSET
     scheduler_name: str = ""
     tolerations: Part = UNSET
     priority_class_name: str = ""
@@ -218,7 +224,7 @@ class JsonPodReader:
         self._granted: DecodeCache[tuple[bytes, bytes], Resources] = DecodeCache(_requests)
 
     def record(self, raw: bytes | Raw) -> PodRecord:
-        """Raises `msgspec.DecodeError`, and ValueError for contents that make no sense."""
+        """Return the record; raise `msgspec.DecodeError`, and ValueError for invalid contents."""
         try:
             return self._record(_decode_pod(raw))
         except msgspec.ValidationError:
@@ -338,7 +344,7 @@ def _owners(raw: bytes) -> tuple[OwnerReference, ...]:
 
 
 def _untimed(key: _ConditionKey) -> tuple[PodCondition, bool]:
-    """The condition at no time in particular, and whether its time is kept."""
+    """Return the condition without its time, and whether its time is kept."""
     kind, status, reason, message = key
     return PodCondition(intern(kind), intern(status), intern(reason), message), keeps_transition_time(
         kind, status

@@ -62,7 +62,7 @@ class SharedPodStatus(NamedTuple):
     containers: tuple[ContainerStatus, ...]
     init_containers: tuple[ContainerStatus, ...]
     has_resources: bool
-    """Something in it may make the pod count for other resources than its spec says."""
+    """Whether the status may change which resources the pod counts for."""
 
 
 def shared_pod_status(raw: bytes) -> SharedPodStatus:
@@ -111,7 +111,7 @@ def _state(state: api_pb2.ContainerState) -> ContainerState | None:
 
 
 def conditions_at(status: SharedPodStatus, times: views_pb2.OwnTimes) -> tuple[PodCondition, ...]:
-    """The same conditions with their own times."""
+    """Return the same conditions with their own times."""
     conditions, own = list(status.conditions), times.conditions
     for n in status.timed:
         each = conditions[n]
@@ -123,7 +123,7 @@ def conditions_at(status: SharedPodStatus, times: views_pb2.OwnTimes) -> tuple[P
 def containers_at(
     containers: tuple[ContainerStatus, ...], times: Iterable[views_pb2.OwnContainerTimes]
 ) -> tuple[ContainerStatus, ...]:
-    """The same containers with their own times."""
+    """Return the same containers with their own times."""
     return tuple(
         [
             ContainerStatus(
@@ -160,7 +160,7 @@ class SharedPodMetadata(NamedTuple):
 
 
 class SharedMetadataReader:
-    """Label by label, because a StatefulSet gives two of them to one pod alone."""
+    """Reads metadata label by label, because a StatefulSet gives two of them to one pod alone."""
 
     def __init__(self) -> None:
         self._labels: DecodeCache[bytes, tuple[str, str]] = DecodeCache(_label)
@@ -197,7 +197,7 @@ _NO_ANNOTATIONS: dict[str, str] = {}
 
 
 class SharedPodParts(NamedTuple):
-    """All that a pod shares with its like."""
+    """Everything that a pod shares with similar pods."""
 
     meta: SharedPodMetadata
     shape: PodShape
@@ -205,7 +205,7 @@ class SharedPodParts(NamedTuple):
     status: SharedPodStatus
     requests: Resources
     needs_full_decode: bool
-    """It has marks or ephemeral volumes, which neither view sees."""
+    """Whether the pod has annotations that are kept or ephemeral volumes, which neither view decodes."""
 
 
 class ProtobufPodReader:
@@ -222,7 +222,7 @@ class ProtobufPodReader:
         self._granted: DecodeCache[tuple[bytes, bytes], Resources] = DecodeCache(_requests)
 
     def records(self, items: bytes) -> list[PodRecord]:
-        """From consecutive items as a list has them: each with its tag and length before it.
+        """Decode consecutive items of a list, each preceded by its tag and length.
 
         Raises protobuf's `DecodeError`, and ValueError for contents that make no sense.
         """

@@ -18,7 +18,14 @@ from rescheduler.cluster.pod_constraints import (
     Toleration,
     TopologySpreadConstraint,
 )
-from rescheduler.cluster.pod_record import CLAIM_VOLUME, Container, PodShape, PodVolume
+from rescheduler.cluster.pod_record import (
+    CLAIM_VOLUME,
+    Container,
+    PodShape,
+    PodVolume,
+    SecurityContext,
+    host_access_of,
+)
 from rescheduler.cluster.resource_amounts import (
     ContainerResourceSpec,
     GrantedResources,
@@ -64,10 +71,16 @@ class _RestartRule(_Form):
     action: str = ""
 
 
+class _Lifecycle(_Form):
+    pre_stop: dict[str, Any] | None = None
+
+
 class _Container(_Form):
     name: str = ""
     image: str = ""
     ports: list[_Port] = []
+    lifecycle: _Lifecycle = msgspec.field(default_factory=_Lifecycle)
+    security_context: SecurityContext = msgspec.field(default_factory=SecurityContext)
     resources: _Resources = msgspec.field(default_factory=_Resources)
     restart_policy: str = ""
     restart_policy_rules: list[_RestartRule] = []
@@ -96,6 +109,9 @@ class _Spec(_Form):
     termination_grace_period_seconds: int | None = None
     node_selector: dict[str, str] = {}
     host_network: bool = False
+    host_pid: bool = msgspec.field(name="hostPID", default=False)
+    host_ipc: bool = msgspec.field(name="hostIPC", default=False)
+    security_context: SecurityContext = msgspec.field(default_factory=SecurityContext)
     scheduler_name: str = ""
     tolerations: tuple[Toleration, ...] = ()
     priority_class_name: str = ""
@@ -131,7 +147,7 @@ class _Status(_Form):
 
 
 def shape_from(spec: Any) -> PodShape:
-    """Raises `msgspec.ValidationError` and `QuantityError`."""
+    """Decode the shape of a pod; raise `msgspec.ValidationError` and `QuantityError`."""
     form = msgspec.convert(normalized(spec), _Spec)
     return PodShape(
         constraints=_constraints(form),
@@ -145,6 +161,7 @@ def shape_from(spec: Any) -> PodShape:
         restart_policy=form.restart_policy,
         grace_period_s=form.termination_grace_period_seconds,
         host_network=form.host_network,
+        host_access=_host_access(form),
         readiness_gates=tuple(gate.condition_type for gate in form.readiness_gates),
         scheduling_gates=tuple(gate.name for gate in form.scheduling_gates),
         resource_claims=tuple(claim.name for claim in form.resource_claims),
@@ -153,7 +170,7 @@ def shape_from(spec: Any) -> PodShape:
 
 
 def affinity_from(affinity: Any) -> Affinity:
-    """Raises `msgspec.ValidationError`."""
+    """Decode an affinity; raise `msgspec.ValidationError`."""
     return msgspec.convert(normalized(affinity), Affinity)
 
 
@@ -180,7 +197,18 @@ def _container(form: _Container) -> Container:
         requests=resources_of(_amounts(form.resources.requests)),
         limits=resources_of(_amounts(form.resources.limits)),
         restarts_always=form.is_sidecar,
+        ends_abruptly=bool(form.ports) and form.lifecycle.pre_stop is None,
     )
+
+
+def _host_access(spec: _Spec) -> str:
+    """Return the first thing that gives the pod access to its host; volumes are not part of the shape."""
+    of_pod = {"hostNetwork": spec.host_network, "hostPID": spec.host_pid, "hostIPC": spec.host_ipc}
+    found = [name for name, is_set in of_pod.items() if is_set]
+    found += host_access_of(spec.security_context)
+    for each in (*spec.containers, *spec.init_containers):
+        found += (f"{what} of container {each.name}" for what in host_access_of(each.security_context))
+    return next(iter(found), "")
 
 
 def _constraints(spec: _Spec) -> SchedulingConstraints:
@@ -203,7 +231,7 @@ def _host_ports(spec: _Spec) -> Iterable[HostPort]:
 
 
 def _needed_features(spec: _Spec) -> Iterable[str]:
-    """Return what the scheduler infers that a node must declare, for what such a pod uses."""
+    """Yield what the scheduler infers that a node must declare, for what such a pod uses."""
     if spec.host_network and spec.host_users is False:
         yield "UserNamespacesHostNetworkSupport"
     containers = (*spec.init_containers, *spec.containers)
@@ -226,7 +254,8 @@ def _container_request(form: _Container) -> ContainerResourceSpec:
 
 
 def _by_container(statuses: Iterable[_ContainerStatus]) -> dict[str, GrantedResources]:
-    """Of two statuses with the same name the first counts, as in Kubernetes."""
+    """Return the granted resources by container. As in Kubernetes, the first of two statuses with one name
+    counts."""
     found: dict[str, GrantedResources] = {}
     for status in statuses:
         found.setdefault(status.name, _granted(status))
@@ -286,7 +315,8 @@ def volume_sources_of(volumes: Iterable[PodVolume | None]) -> VolumeSources:
 
 
 def with_claims_of(pod: str, sources: VolumeSources, names: list[str]) -> tuple[PodVolume, ...]:
-    """A generic ephemeral volume's claim is named after the pod and the volume."""
+    """Return the pod's volumes, with the claims of its generic ephemeral volumes, named after pod and
+    volume."""
     return tuple(
         PodVolume(CLAIM_VOLUME, f"{pod}-{name}", ephemeral=True) if volume.ephemeral else volume
         for volume, name in zip(sources.aligned, names, strict=True)
@@ -295,7 +325,7 @@ def with_claims_of(pod: str, sources: VolumeSources, names: list[str]) -> tuple[
 
 
 def volume_from(source: dict[str, Any]) -> PodVolume | None:
-    """None for what only brings configuration. Raises `msgspec.ValidationError`."""
+    """Decode a volume; None if it only contains configuration. Raise `msgspec.ValidationError`."""
     kind = next((kind for kind in source if kind in _RECORDED_KINDS), None)
     if kind is None:
         return None
@@ -347,5 +377,5 @@ class DecodeCache(dict[K, V]):
 
     @property
     def held(self) -> int:
-        """How many entries both generations have."""
+        """Return how many entries both generations have."""
         return len(self) + len(self._older)

@@ -1,4 +1,4 @@
-"""Nodes and pods from both encodings, into the same records.
+"""Decode nodes and pods from both encodings into the same records.
 
 Nodes are few, so both encodings are decoded by way of plain dicts and lists.
 """
@@ -153,7 +153,7 @@ def _resources(quantities: Quantities) -> Resources:
 
 @lru_cache(maxsize=1024)
 def _amounts(quantities: tuple[tuple[str, str | int | float], ...]) -> Resources:
-    """Nodes of one kind have the same."""
+    """Return the amounts; cached, because nodes of one kind have the same."""
     return resources_of({name: quantity_of(value) for name, value in quantities})
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from rescheduler.api.well_known_names import MAX_MOVES_ANNOTATION, WINDOWS_ANNOTATION
 from rescheduler.cluster.resource_amounts import is_scalar_resource
 from rescheduler.cluster.sources import pseudonyms
 from rescheduler.cluster.sources.object_fields import FIELDS, STRUCT_FIELDS, FieldKind, FieldSpec
@@ -20,6 +21,7 @@ from rescheduler.cluster.sources.pseudonyms import (
     NumberPseudonyms,
     UidPseudonyms,
 )
+from rescheduler.config.move_limits import parse_limit, parse_windows
 
 __all__ = ["anonymize"]
 
@@ -48,7 +50,7 @@ def anonymize(objects: Iterable[Object], keep: Collection[str] = ()) -> list[Obj
 
 
 class _Anonymizer:
-    """First it only hears; once settled, it replaces."""
+    """Collects the names first; once settled, replaces them."""
 
     def __init__(self, keep: frozenset[str]) -> None:
         self._kept_names = pseudonyms.NAMES | keep
@@ -90,7 +92,7 @@ class _Anonymizer:
     # --- what has to be known before
 
     def collect_numeric_keys(self, value: Any) -> None:
-        """Labels and taints that some expression compares as numbers."""
+        """Collect labels and taints that an expression compares as numbers."""
         if isinstance(value, list):
             for each in value:
                 self.collect_numeric_keys(each)
@@ -118,7 +120,7 @@ class _Anonymizer:
 
     @staticmethod
     def _texts(replace: Callable[[str], str]) -> Callable[[Any], Any]:
-        """For one text, or each of a list; what is none stays, but for what should not be there at all."""
+        """Replace one text, or each text of a list; keep other values, and drop what must not be there."""
 
         def leaf(value: Any) -> Any:
             if isinstance(value, list):
@@ -131,7 +133,7 @@ class _Anonymizer:
 
     @staticmethod
     def _each(replace: Callable[[Object], Object], what: FieldKind) -> Callable[[Any], Any]:
-        """For one object with the parts of that, or each of a list."""
+        """Replace the parts of one object, or of each object in a list."""
 
         def replaced(value: Object) -> Object:
             return replace({name: part for name, part in value.items() if name in STRUCT_FIELDS[what]})
@@ -150,7 +152,7 @@ class _Anonymizer:
         return text if text in pseudonyms.WORDS or _is_number_or_time(text) else self._words(text)
 
     def _kind(self, text: str) -> str:
-        """Also the group and version of one."""
+        """Replace a kind, also with its group and version."""
         group, slash, version = text.rpartition("/")
         is_known_group = _VERSION.fullmatch(version) and (not slash or group in pseudonyms.GROUPS)
         if text in pseudonyms.KINDS or text in self._keep or is_known_group:
@@ -158,7 +160,7 @@ class _Anonymizer:
         return self._words(text)
 
     def _driver(self, text: str) -> str:
-        """Also as nodes name volumes that are attached to them: `kubernetes.io/csi/DRIVER^VOLUME`."""
+        """Replace a driver, also as nodes name attached volumes: `kubernetes.io/csi/DRIVER^VOLUME`."""
         prefix = "kubernetes.io/csi/"
         if text.startswith(prefix):
             driver, mark, volume = text.removeprefix(prefix).partition("^")
@@ -184,7 +186,7 @@ class _Anonymizer:
         return self._name(text)
 
     def _key(self, text: str) -> str:
-        """Of a label, a taint, an annotation, a finalizer."""
+        """Replace the key of a label, a taint, an annotation or a finalizer."""
         if text in pseudonyms.KEYS or text in self._keep:
             return text
         domain, slash, name = text.rpartition("/")
@@ -192,6 +194,8 @@ class _Anonymizer:
 
     def _value(self, key: str, text: str) -> str:
         if not text or key in self._keep or text in pseudonyms.MEANINGFUL.get(key, ()):
+            return text
+        if _limits_moves(key, text):
             return text
         if key in pseudonyms.VALUES:
             return ",".join(
@@ -256,7 +260,8 @@ class _Anonymizer:
         return {self._key(key): self._annotation(key, value) for key, value in annotations.items()}
 
     def _annotation(self, key: str, text: str) -> str:
-        """Records of our own are JSON: what they name is replaced inside of them."""
+        """Replace the names in an annotation. Our own records are JSON, and the names inside of them are
+        replaced."""
         if text[:1] in {"[", "{"}:
             try:
                 return msgspec.json.encode(self._record(msgspec.json.decode(text))).decode()
@@ -280,3 +285,10 @@ class _Anonymizer:
 
 def _is_number_or_time(text: str) -> bool:
     return any(shape.fullmatch(text) for shape in (_NUMBER, _TIME, _DURATION, _SCHEDULE))
+
+
+def _limits_moves(key: str, text: str) -> bool:
+    """Return whether it is a valid limit of moves. A time zone other than UTC would tell the place."""
+    if key == MAX_MOVES_ANNOTATION:
+        return parse_limit(text) is not None
+    return key == WINDOWS_ANNOTATION and "/" not in text and parse_windows(text) is not None

@@ -49,7 +49,7 @@ STORAGE_ANNOTATIONS = frozenset(
 
 
 def trim_object(kind: str, content: JsonObject) -> JsonObject:
-    """What matters of an object of that kind. What has another type than it should is left as it is."""
+    """Return the fields of an object that matter. A field of an unexpected type is left as it is."""
     kept: JsonObject = {name: content[name] for name in ("apiVersion", "kind") if name in content}
     rest: JsonObject = _cut(content, FIELDS[kind])
     return kept | rest
@@ -92,11 +92,11 @@ _OPTIONAL_GROUPS = {OUR_GROUP, METRICS_GROUP}
 
 @dataclass(frozen=True, slots=True)
 class ClusterExport:
-    """What is to be written."""
+    """A cluster as it is written to a file."""
 
     saved_at: str
     kinds: frozenset[str]
-    """Of which all there are was read."""
+    """The kinds of which all objects were read."""
     objects: list[Object]
     notes: tuple[str, ...] = field(default=())
     """What could not be read, and why."""
@@ -112,7 +112,7 @@ class ClusterExport:
 
 
 async def export_of_live(client: Client) -> ClusterExport:
-    """Raises `KubeError` if pods or nodes can't be read."""
+    """Read a live cluster; raise `KubeError` if pods or nodes can't be read."""
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     wanted = [(each.resource, each.required) for each in CLUSTER_KINDS]
     wanted += [(resource, False) for resource in METRICS_KINDS]
@@ -133,7 +133,7 @@ async def export_of_live(client: Client) -> ClusterExport:
 
 
 async def _listed(client: Client, resource: ApiResource[Any], required: bool) -> list[Object] | str:
-    """Trimmed while it is read, page by page: a whole cluster may not fit into memory otherwise."""
+    """List objects page by page and trim each page, because a whole cluster may not fit into memory."""
     codec = JsonCodec(f"the {resource.kind} list", _trimming(resource), lambda _: "")
     trimming = replace(resource.as_json, codec=codec)
     try:
@@ -162,7 +162,7 @@ def _trimming(resource: ApiResource[Any]) -> Any:
 
 
 def export_of_file(raw: bytes, *, source: str) -> ClusterExport:
-    """A saved cluster once more, for making it anonymous. Raises `UnreadableCluster`."""
+    """Read a saved cluster again, to anonymize it; raise `UnreadableCluster`."""
     saved, objects = valid_objects(raw, source=source)
     kinds = saved.complete_kinds & FIELDS.keys()
     return ClusterExport(
@@ -178,7 +178,7 @@ def export_of_file(raw: bytes, *, source: str) -> ClusterExport:
 
 
 def encode_export(saving: ClusterExport, name: str) -> bytes:
-    """YAML or JSON, gzipped or not, as the name of the file has it."""
+    """Encode as YAML or JSON, gzipped or not; the name of the file decides."""
     path = Path(name)
     packed = path.suffix == ".gz"
     suffix = Path(path.stem).suffix if packed else path.suffix
@@ -198,7 +198,7 @@ def _head(saving: ClusterExport) -> Object:
 
 
 def _as_json(saving: ClusterExport) -> bytes:
-    """An object a line, so that two of them can be compared line by line."""
+    """Write one object per line, so that two exports can be compared line by line."""
     head = msgspec.json.encode(_head(saving))[:-1]
     return head + b',"items":[\n' + b",\n".join(map(msgspec.json.encode, saving.objects)) + b"\n]}\n"
 

@@ -87,13 +87,13 @@ ReplicaSetObject = dict[str, Any]
 
 
 def replica_sets_from(items: bytes) -> list[ReplicaSetObject]:
-    """From consecutive items of a list. Raises protobuf's `DecodeError`."""
+    """Decode consecutive items of a list; raise protobuf's `DecodeError`."""
     found = map(builtins_of, api_pb2.ReplicaSetList.FromString(items).items)
     return [_replica_set_as_in_json(each) for each in found]
 
 
 def _replica_set_as_in_json(replica_set: ReplicaSetObject) -> ReplicaSetObject:
-    """With times as text, and without the 0 that JSON leaves away where a controller has not looked yet."""
+    """Return the ReplicaSet with times as text, and without the zeros that JSON omits."""
     metadata, status = replica_set.get("metadata", {}), replica_set.get("status", {})
     for moment in ("creationTimestamp", "deletionTimestamp"):
         if moment in metadata:
@@ -113,7 +113,7 @@ _object = msgspec.json.Decoder(Object).decode
 
 
 def without_templates(resource: ApiResource[Object]) -> ApiResource[Object]:
-    """The same resource, read like that; `as_json` is still all of it."""
+    """Return the resource with a codec that leaves out pod templates; `as_json` still has all of it."""
     title = f"the {resource.kind} list"
     many = resource.kind == "ReplicaSet"
     codec: Codec[Object] = (
@@ -125,7 +125,7 @@ def without_templates(resource: ApiResource[Object]) -> ApiResource[Object]:
 
 
 class _ReplicaSets:
-    """Of which there are so many that another encoding pays."""
+    """Decode ReplicaSets from protobuf, because there are very many."""
 
     def from_json(self, raw: bytes | Raw) -> Object:
         return _read_without_templates(raw)
@@ -144,8 +144,8 @@ def _read_without_templates(raw: bytes | Raw) -> Object:
     return _object(msgspec.json.encode(parts))
 
 
-def _version_of(found: Object) -> str:
-    version: str = found["metadata"].get("resourceVersion", "")
+def _version_of(item: Object) -> str:
+    version: str = item["metadata"].get("resourceVersion", "")
     return version
 
 
@@ -246,11 +246,11 @@ _BY_NAME: Final = {(each.resource.group, each.kind): each for each in CLUSTER_KI
 
 
 def cluster_kind(api_version: str, kind: str) -> ClusterKind | None:
-    """Whatever version of it: those that were served in recent years have the same fields."""
+    """Find the kind in any version: the versions of recent years have the same fields."""
     return _BY_NAME.get((api_version.rpartition("/")[0], kind))
 
 
-# No repr: asyncio writes the result of a task into an error message of its own, which nobody sees; with tens
+# No repr: asyncio writes the result of a task into an error message of its own, which is not shown; with tens
 # of thousands of pods in it, that takes longer than planning.
 class WebhookProbeResult(NamedTuple):
     """What the webhook was seen to do."""
@@ -270,7 +270,7 @@ class ClusterReading:
     state: ClusterState = field(default_factory=ClusterState)
     pods: list[PodRecord] = field(default_factory=list)
     node_uids: dict[str, str] = field(default_factory=dict)
-    """By name."""
+    """The uids of nodes, by name."""
     webhook: WebhookProbeResult = field(default_factory=WebhookProbeResult)
     """What our webhook was seen to do."""
     assumptions: list[str] = field(default_factory=list)
@@ -280,7 +280,7 @@ class ClusterReading:
 
 
 def snapshot_of(reading: ClusterReading, policy: Policy) -> Snapshot:
-    """A single look: nothing is smoothed, because nothing is known from before."""
+    """Make a snapshot from a single reading: nothing is smoothed, because nothing is known from before."""
     notes: Iterable[str] = ()
     if reading.usage.source is not UsageSource.REQUESTS:
         trusted, _ = usage_for_check(

@@ -1,21 +1,34 @@
 """Read a live cluster once, all kinds concurrently."""
 
 import asyncio
+import contextlib
+import logging
 from collections.abc import Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rescheduler.api.podmigration import UnreadableMigration
+from rescheduler.cluster.node_autoscalers import (
+    AUTOSCALER_STATUS_CONFIG_MAP,
+    NO_SIGNS,
+    AutoscalerSigns,
+    Consolidation,
+    consolidation_of,
+    parse_status_time,
+)
 from rescheduler.cluster.sources.cluster_kinds import CLUSTER_KINDS, ClusterKind, pod_dependencies
 from rescheduler.cluster.trusted_usage import UsageReader
 from rescheduler.cluster.usage_readings import UsageOutcome
 from rescheduler.kube import errors
+from rescheduler.kube.api_resources import CONFIG_MAPS, NODE_POOLS
 from rescheduler.kube.client import Client
 
 if TYPE_CHECKING:
     from rescheduler.cluster.sources.cluster_kinds import ClusterReading
-__all__ = ["EmptyCluster", "UnavailableKind", "gather_all", "list_kind", "read_live"]
+__all__ = ["EmptyCluster", "UnavailableKind", "gather_all", "list_kind", "read_autoscaler_signs", "read_live"]
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -40,11 +53,11 @@ which is short. One for each would be more work for both sides than the lists th
 
 
 class EmptyCluster(Exception):  # noqa: N818 - says what was found
-    """There is nothing to plan with."""
+    """The cluster has nothing to plan with."""
 
 
 class UnavailableKind(str):
-    """Why a kind could not be read."""
+    """The reason why a kind could not be read."""
 
     __slots__ = ()
 
@@ -56,16 +69,46 @@ async def read_live(client: Client, usage: UsageReader, *, meanwhile: Sequence[s
     """
     kinds = [each for each in CLUSTER_KINDS if each.decides]
     gate = asyncio.Semaphore(_CONCURRENT_LISTS)
-    work: list[Coroutine[Any, Any, Any]] = [_in_turn(gate, client, each) for each in kinds]
+    work: list[Coroutine[Any, Any, Any]] = [_in_turn(gate, list_kind(client, each)) for each in kinds]
     work.append(usage.read())
+    work.append(_in_turn(gate, read_autoscaler_signs(client, NO_SIGNS)))
     work.append(asyncio.to_thread(_import, (*meanwhile, "rescheduler.cluster.sources.cluster_kinds")))
-    *lists, measured, _ = await gather_all(work)
-    return _reading(kinds, lists, measured)
+    *lists, measured, signs, _ = await gather_all(work)
+    reading = _reading(kinds, lists, measured)
+    reading.state.apply_autoscaler_signs(signs)
+    return reading
 
 
-async def _in_turn(gate: asyncio.Semaphore, client: Client, kind: ClusterKind) -> list[Any] | UnavailableKind:
+async def read_autoscaler_signs(
+    client: Client, before: AutoscalerSigns, *, with_node_pools: bool = True
+) -> AutoscalerSigns:
+    """Read what the server shows of node autoscalers, or return `before` if it does not answer.
+
+    Raises no `KubeError`: planning must not depend on components that may not be there.
+    """
+    node_pools, updated_s = before.node_pools, None
+    try:
+        if with_node_pools:
+            node_pools = await _node_pools(client)
+        with contextlib.suppress(errors.NotFound, errors.Forbidden):
+            status = await client.get(CONFIG_MAPS, AUTOSCALER_STATUS_CONFIG_MAP)
+            updated_s = parse_status_time(status)
+    except errors.KubeError as error:
+        log.info("can't read the state of node autoscalers: %s", error)
+        return before
+    return AutoscalerSigns(node_pools, updated_s)
+
+
+async def _node_pools(client: Client) -> dict[str, Consolidation] | None:
+    with contextlib.suppress(errors.NotFound, errors.Forbidden):
+        pools = (await client.list(NODE_POOLS)).items
+        return {str(each["metadata"]["name"]): consolidation_of(each) for each in pools}
+    return None
+
+
+async def _in_turn(gate: asyncio.Semaphore, read: Coroutine[Any, Any, T]) -> T:
     async with gate:
-        return await list_kind(client, kind)
+        return await read
 
 
 def _import(modules: Iterable[str]) -> None:

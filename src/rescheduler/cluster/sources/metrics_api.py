@@ -60,7 +60,7 @@ class _Reading(msgspec.Struct, gc=False):
 
 
 class MetricsApiReader:
-    """A `UsageReader`."""
+    """Implements `UsageReader` with metrics.k8s.io."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -84,7 +84,7 @@ class MetricsApiReader:
         return _readings(pods.items, nodes.items)
 
     async def close(self) -> None:
-        """The client is not ours to close."""
+        """Do nothing: the caller owns the client and closes it."""
 
 
 def decode_metrics(
@@ -170,7 +170,10 @@ def _not_negative(quantity: Quantity) -> Quantity:
 
 @lru_cache(maxsize=4096)
 def _seconds(timestamp: str) -> float:
-    """Many pods are measured in the same second. Raises ValueError."""
+    """Return the timestamp in seconds; cached, because many pods are measured in the same second.
+
+    Raises ValueError.
+    """
     return datetime.fromisoformat(timestamp).timestamp()
 
 

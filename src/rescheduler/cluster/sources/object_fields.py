@@ -203,6 +203,7 @@ MIGRATION: Final[FieldTree] = {
         "targetNode": NAME,
         "targetPod": _NAMED_POD,
         "owner": OWNER,
+        "workload": OWNER,
         "conditions": CONDITION,
     },
 }
@@ -235,4 +236,4 @@ FIELDS: Final[Mapping[str, FieldTree]] = {
     "PodMetrics": POD_METRICS,
     "NodeMetrics": NODE_METRICS,
 }
-"""By kind; `apiVersion` and `kind` go without saying."""
+"""The kept fields by kind, without `apiVersion` and `kind`, which are always kept."""

@@ -136,6 +136,11 @@ _CONTAINER: Final[FieldTree] = {
     "image": NAME,
     "ports": {**plain("containerPort", "hostPort", "protocol"), "hostIP": FieldKind.ADDRESS},
     "resources": AMOUNTS,
+    "securityContext": {
+        "capabilities": plain("add"),
+        "windowsOptions": plain("hostProcess"),
+        **plain("privileged", "procMount"),
+    },
     "restartPolicy": PLAIN,
     "restartPolicyRules": {"action": PLAIN},
 }
@@ -167,7 +172,7 @@ DISKS: Final[dict[str, FieldSpec]] = {
         )
     },
 }  # fmt: skip
-"""Of the last ones only that they are there: what they hold may be a secret, and no rule looks into it."""
+"""The fields of volumes that are disks. Kinds without fields may hold secrets, and no rule reads them."""
 _VOLUME: Final[FieldTree] = {
     "name": NAME,
     "persistentVolumeClaim": {"claimName": FieldKind.CLAIM, **READ_ONLY},
@@ -198,7 +203,9 @@ POD_SPEC: Final[FieldTree] = {
     "schedulingGates": {"name": NAME},
     "resourceClaims": {"name": NAME},
     "schedulingGroup": {"podGroupName": NAME},
-    **plain("priority", "restartPolicy", "terminationGracePeriodSeconds", "hostNetwork", "hostUsers"),
+    "securityContext": {"windowsOptions": plain("hostProcess")},
+    **plain("priority", "restartPolicy", "terminationGracePeriodSeconds", "hostUsers"),
+    **plain("hostNetwork", "hostPID", "hostIPC"),
 }
 _STATE: Final[FieldTree] = {
     "running": {"startedAt": PLAIN},

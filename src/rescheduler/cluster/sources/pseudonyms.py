@@ -33,7 +33,7 @@ _SEPARATORS = re.compile(r"([-_./:@^,=+~\s]+)")
 
 
 class NamePseudonyms:
-    """Names of any kind."""
+    """Pseudonyms for names of any kind."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
@@ -42,7 +42,8 @@ class NamePseudonyms:
         self._cache: dict[str, str] = {}
 
     def add_ordinal_name(self, pod: str) -> None:
-        """The number at the end of a StatefulSet's pod stays what it is: its controller goes by it."""
+        """Keep the number at the end of this name of a StatefulSet's pod, because its controller relies on
+        it."""
         self._ordinal_names.add(pod)
 
     def assign(self) -> None:
@@ -74,7 +75,7 @@ class NamePseudonyms:
 
 @lru_cache(maxsize=65_536)
 def _parts(name: str) -> tuple[str, ...]:
-    """Words at even places, what separates them at odd ones."""
+    """Split a name into words at even places and separators at odd places."""
     return tuple(_SEPARATORS.split(name))
 
 
@@ -82,7 +83,7 @@ _STEMS = ("area", "group", "space")
 
 
 class NamespacePseudonyms:
-    """Namespaces: some are known to everybody and stay, and the others keep their place among them."""
+    """Pseudonyms for namespaces: well-known names stay, and the others keep their order among them."""
 
     def __init__(self, kept: Iterable[str]) -> None:
         self._kept = frozenset(kept)
@@ -97,7 +98,7 @@ class NamespacePseudonyms:
             self._assigned[name] = f"{self._stem(name)}{place:0{width}d}"
 
     def _stem(self, name: str) -> str:
-        """One that sorts where the name does, among those that stay."""
+        """Return a stem that sorts where the name does, among the names that stay."""
         before = max((kept for kept in self._kept if _in_keys(kept) < _in_keys(name)), default="")
         after = min((kept for kept in self._kept if _in_keys(kept) > _in_keys(name)), default="~")
         # 0 comes before every letter, and after the slash that ends a namespace in a pod's key.
@@ -139,7 +140,7 @@ _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,30}")
 
 
 class NumberPseudonyms:
-    """Label values that are compared as numbers; they are replaced by others in the same order."""
+    """Pseudonyms for label values that are compared as numbers; they keep their order."""
 
     def __init__(self) -> None:
         self._keys: set[str] = set()
@@ -153,7 +154,7 @@ class NumberPseudonyms:
         self._assigned = {number: place for place, number in enumerate(sorted(self._seen), 1)}
 
     def has(self, key: str, value: str) -> bool:
-        """Whether that value is one; it has to be written as numbers are, or the text would not come back."""
+        """Return whether the value is a number, written so that the text can be restored."""
         return key in self._keys and _NUMBER.fullmatch(value) is not None
 
     def __call__(self, value: str) -> str:
@@ -182,7 +183,7 @@ GROUPS: Final = frozenset(
         "scheduling.k8s.io", "storage.k8s.io",
     }
 )  # fmt: skip
-"""Of kinds."""
+"""The API groups of kinds."""
 
 MEANINGFUL: Final = {
     well_known_names.MAINTENANCE_LABEL: {"true", "false"},
@@ -192,13 +193,14 @@ MEANINGFUL: Final = {
         "CostOptimization", "LoadBalancing", "Manual", "NodeMaintenance", "ResourceOptimization",
         "TopologySpread",
     },
-    well_known_names.CORDONED_BY_ANNOTATION: {"CostOptimization", "NodeMaintenance"},
+    well_known_names.CORDONED_BY_ANNOTATION: {"CostOptimization", "Evacuation", "NodeMaintenance"},
     well_known_names.HANDOVER_ANNOTATION: {"Auto", "Adopt", "Copy", "Evict"},
     well_known_names.INCLUDES_SYSTEM_ANNOTATION: {"true", "false"},
     "app.kubernetes.io/name": {"rescheduler"},
     "cluster-autoscaler.kubernetes.io/safe-to-evict": {"true", "false"},
     "karpenter.sh/do-not-disrupt": {"true", "false"},
     "karpenter.sh/do-not-evict": {"true", "false"},
+    "cluster-autoscaler.kubernetes.io/scale-down-disabled": {"true", "false"},
     "karpenter.sh/capacity-type": {"spot", "on-demand", "reserved"},
     "kubernetes.io/arch": {"amd64", "arm64", "arm", "ppc64le", "s390x", "386"},
     "kubernetes.io/os": {"linux", "windows"},
@@ -220,6 +222,8 @@ KEYS: Final = frozenset(
         well_known_names.AVOIDED_NODES_ANNOTATION,
         well_known_names.CONTINUES_ANNOTATION,
         well_known_names.FAILED_ATTEMPTS_ANNOTATION,
+        well_known_names.MAX_MOVES_ANNOTATION,
+        well_known_names.WINDOWS_ANNOTATION,
         well_known_names.NEXT_HOP_ANNOTATION,
         well_known_names.STEERED_BY_ANNOTATION,
         well_known_names.FINALIZER,
@@ -242,8 +246,11 @@ KEYS: Final = frozenset(
         "node.kubernetes.io/memory-pressure", "node.kubernetes.io/network-unavailable",
         "node.kubernetes.io/not-ready", "node.kubernetes.io/out-of-service",
         "node.kubernetes.io/pid-pressure", "node.kubernetes.io/unreachable",
-        "node.kubernetes.io/unschedulable",
+        "node.kubernetes.io/unschedulable", "ToBeDeletedByClusterAutoscaler",
+        "DeletionCandidateOfClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption",
         # annotations
+        "descheduler.alpha.kubernetes.io/evict", "descheduler.alpha.kubernetes.io/prefer-no-eviction",
+        "descheduler.alpha.kubernetes.io/request-evict-only",
         "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes",
         "controller.kubernetes.io/pod-deletion-cost", "kubernetes.io/config.mirror",
         "storage.alpha.kubernetes.io/migrated-plugins", "volume.beta.kubernetes.io/storage-class",
@@ -253,10 +260,10 @@ KEYS: Final = frozenset(
         "kubernetes", "kubernetes.io/pv-protection", "kubernetes.io/pvc-protection", "orphan",
     }
 )  # fmt: skip
-"""Of labels, taints, annotations and finalizers."""
+"""The keys of labels, taints, annotations and finalizers."""
 
 DOMAINS: Final = frozenset(key.rpartition("/")[0] for key in KEYS if "/" in key)
-"""Of these also other keys than we know are as good as public; others may be anybody's, under k8s.io too."""
+"""Prefixes whose unknown keys are public, too; other keys may be private, also under k8s.io."""
 
 VALUES: Final = frozenset(
     {
@@ -362,4 +369,4 @@ WORDS: Final = frozenset(
         "NotAdopted", "NoRoomForReplacement",
     }
 )  # fmt: skip
-"""Where a field has one of a few words."""
+"""The values of fields that have one of a few words."""

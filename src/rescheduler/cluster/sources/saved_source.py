@@ -155,7 +155,7 @@ _METRICS = tuple(resource.kind for resource in METRICS_KINDS)
 
 
 def read_saved(raw: bytes, *, source: str) -> ClusterReading:
-    """Raises `UnreadableCluster` with every fault."""
+    """Read a saved cluster; raise `UnreadableCluster` with every fault."""
     saved = parse_cluster(raw, source=source)
     reader = _Reader(saved)
     faults = [*_time_faults(saved), *_duplicates(saved), *reader.faults()]
@@ -181,7 +181,7 @@ def saved_usage(reading: ClusterReading, policy: Policy) -> UsageOutcome:
 
 
 def valid_objects(raw: bytes, *, source: str) -> tuple[SavedCluster, list[dict[str, Any]]]:
-    """All objects that matter, whole, for saving them once more. Raises `UnreadableCluster`."""
+    """Return all objects that matter, complete, to save them again; raise `UnreadableCluster`."""
     saved = parse_cluster(raw, source=source)
     found, faults = [], [*_time_faults(saved), *_duplicates(saved)]
     for item in saved.objects:
@@ -209,7 +209,7 @@ class _Reader:
         self._pods, self._nodes = PodReader(), NodeReader()
 
     def faults(self) -> Iterator[str]:
-        """Everything is read on the way."""
+        """Read everything, and yield what is wrong with it."""
         left_out: dict[str, list[SavedObject]] = {}
         measured: dict[str, list[msgspec.Raw]] = {kind: [] for kind in _METRICS}
         for item in self._saved.objects:
@@ -261,7 +261,8 @@ class _Reader:
             yield f"PodMetrics or NodeMetrics: {error}"
 
     def _assumed(self) -> Iterator[str]:
-        """A kind that the file says it has all of is known, even if there is none."""
+        """Yield what is assumed because the file has no objects of a kind, and does not say that there are
+        none."""
         needs = pod_dependencies(self.reading.pods)
         present = {item.kind for item in self._saved.objects} | self._saved.complete_kinds
         for kind in CLUSTER_KINDS:
@@ -280,7 +281,7 @@ class _Reader:
 
 
 def _reject_negative_amounts(record: PodRecord | NodeRecord) -> None:
-    """The API server takes no negative amounts. Raises ValueError."""
+    """Raise ValueError for negative amounts, which the API server refuses, too."""
     asked = record.allocatable if isinstance(record, NodeRecord) else record.requests
     amounts = (asked.cpu_millis, asked.memory_bytes, asked.ephemeral_bytes, asked.pods)
     if min(amounts) < 0 or any(amount < 0 for _, amount in asked.extended):

@@ -48,12 +48,12 @@ class PrometheusSample(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class InstantVector:
-    """A series with `namespace` and `pod` is a pod's, one with `node` alone a node's, others are nobody's."""
+    """A series with `namespace` and `pod` is a pod's, one with `node` alone a node's; others are ignored."""
 
     pods: dict[str, PrometheusSample] = field(default_factory=dict)
     nodes: dict[str, PrometheusSample] = field(default_factory=dict)
     odd: list[str] = field(default_factory=list)
-    """Whose value is no amount: not a number, infinite, negative, a histogram."""
+    """The series whose value is no amount: not a number, infinite, negative, a histogram."""
     warnings: tuple[str, ...] = ()
     """The server's own words: a part of its stores did not answer, and the like."""
 
@@ -87,7 +87,7 @@ _decode_series = msgspec.json.Decoder(list[_Series]).decode
 
 
 def decode_vector(body: bytes) -> InstantVector:
-    """Raises `InvalidVector`."""
+    """Decode a vector; raise `InvalidVector`."""
     try:
         answer = _decode_answer(body)
         if answer.status != "success" or answer.data is None:
@@ -149,7 +149,7 @@ class _Failed(Exception):  # noqa: N818 - never leaves this file
 
 
 class PrometheusReader:
-    """A `UsageReader`."""
+    """Implements `UsageReader` with Prometheus."""
 
     def __init__(self, settings: Prometheus) -> None:
         assert settings.url, "a configuration without it is refused"
@@ -226,7 +226,7 @@ class PrometheusReader:
 
 
 def _both(cpu: dict[str, PrometheusSample], memory: dict[str, PrometheusSample]) -> dict[str, UsageReading]:
-    """Who has only one of the two is not known well enough."""
+    """Return the readings of all that have both cpu and memory; one of the two is not enough."""
     return {
         name: UsageReading(
             round(cores.value * 1000), round(memory[name].value), min(cores.at_s, memory[name].at_s)
@@ -245,7 +245,7 @@ def _notes(name: str, vector: InstantVector) -> tuple[str, ...]:
 
 
 def usage_reader(policy: Policy, client: Client) -> UsageReader:
-    """To be closed by who asked for it; the client stays open."""
+    """Return a reader that the caller closes; the client stays open."""
     match effective_usage_source(policy):
         case UsageSource.PROMETHEUS:
             return PrometheusReader(policy.prometheus)

@@ -14,14 +14,16 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
+from rescheduler.api.well_known_names import KARPENTER_NODE_POOL_LABEL
 from rescheduler.cluster.cluster_state import ClusterState
+from rescheduler.cluster.node_autoscalers import AutoscalerSigns
 from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.cluster.sources.cluster_kinds import CLUSTER_KINDS, ClusterKind, pod_dependencies
-from rescheduler.cluster.sources.live_source import gather_all
+from rescheduler.cluster.sources.live_source import gather_all, read_autoscaler_signs
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WORKLOAD_INDICES, WatchedObjects
 from rescheduler.cluster.storage_decoders import STORAGE_DECODERS
 from rescheduler.cluster.trusted_usage import UsageSubjects
@@ -46,12 +48,12 @@ class MissingPodMigrationCRD(Exception):  # noqa: N818 - says what is the case
         super().__init__(
             "the cluster does not know PodMigration, in which moves are recorded. "
             "Install it: rescheduler manifests --crd | kubectl apply -f - "
-            "(`move`, `apply` and `drain` do it themselves when told --install)."
+            "(`move`, `apply` and `drain` do it themselves with --install)."
         )
 
 
 async def require_podmigration_crd(client: Client) -> None:
-    """Raises `MissingDefinition` if the server does not know our kind, and `KubeError`."""
+    """Raise `MissingPodMigrationCRD` if the server does not know PodMigrations, and `KubeError`."""
     try:
         await client.list(POD_MIGRATIONS, fields=_MATCHES_NOTHING)
     except errors.NotFound as error:
@@ -66,13 +68,17 @@ async def _is_defined(client: Client) -> bool:
     return True
 
 
+_SIGNS_INTERVAL: Final = timedelta(seconds=30)
+
+
 class WatchedCluster:
     def __init__(self, client: Client, watched: WatchedObjects, now: Callable[[], datetime]) -> None:
         self.watched = watched
         self.assumptions: tuple[str, ...] = ()
         """About kinds that could not be read."""
         self.workloads: Mapping[str, ReadYourWrites[Object]] = {}
-        """By kind, as far as they can be read, while it runs. Of some kinds without their templates."""
+        """The workloads by kind, as far as they can be read, while it runs; those of some kinds without their
+        templates."""
         self._client = client
         self._now = now
         self._changes: deque[Callable[[], None]] = deque()
@@ -82,13 +88,15 @@ class WatchedCluster:
         """None if something has changed since the latest one."""
         self._latest: Snapshot | None = None
         self._notes: tuple[str, ...] = ()
+        self._signs = AutoscalerSigns()
+        self._signs_read_at: datetime | None = None
         self._running_informers: tuple[Informer[Any], ...] = ()
 
     @contextlib.asynccontextmanager
     async def running(self, *, read_only: bool = False) -> AsyncIterator[None]:
         """Follow the cluster while the body runs. Raises `KubeError`.
 
-        Raises `MissingDefinition`, too, unless the body is `read_only` and moves nothing.
+        Raises `MissingPodMigrationCRD`, too, unless the body is `read_only` and moves nothing.
         """
         self.watched.is_without_migrations = read_only and not await _is_defined(self._client)
         own = {informer.resource.kind: informer for informer in self.watched.informers}
@@ -114,6 +122,7 @@ class WatchedCluster:
                 for kind in WORKLOAD_KINDS
                 if kind in watched
             }
+            await self.observe_autoscalers()
             needs = pod_dependencies(self.watched.pods.informer)
             self.assumptions = tuple(
                 f"{each.without}: {refusals[each.kind]}"
@@ -126,7 +135,7 @@ class WatchedCluster:
         return kind.kind != POD_MIGRATIONS.kind or not self.watched.is_without_migrations
 
     async def _refusals(self, kinds: list[ClusterKind], own: dict[str, Any]) -> dict[str, errors.KubeError]:
-        """Return which kinds can't be watched, and why; an informer would retry them for ever."""
+        """Return which kinds can't be watched, and why; an informer would retry them forever."""
 
         async def refusal(kind: ClusterKind) -> errors.KubeError | None:
             if kind.kind == POD_MIGRATIONS.kind:
@@ -151,11 +160,12 @@ class WatchedCluster:
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
-        """All that are followed, while `running`."""
+        """Return all informers, while `running`."""
         return self._running_informers
 
     def snapshot(self, now_s: float | None = None) -> Snapshot:
-        """As of now. The same as before, but for the time, if nothing has changed. From any thread."""
+        """Return the snapshot of this moment; if nothing has changed, only its time differs. Any thread may
+        call this."""
         now_s = self._now().timestamp() if now_s is None else now_s
         with self._lock:
             self._catch_up()
@@ -165,7 +175,8 @@ class WatchedCluster:
             return replace(self._snapshot, taken_at_s=now_s)
 
     def present(self) -> Snapshot:
-        """Without waiting, for the event loop: as of now, or a moment old if a check is just freezing."""
+        """Return the snapshot without waiting, for the event loop: a moment old if a check is freezing the
+        state."""
         if self._lock.acquire(blocking=False):
             try:
                 return self.snapshot()
@@ -175,14 +186,30 @@ class WatchedCluster:
         return self.snapshot() if latest is None else replace(latest, taken_at_s=self._now().timestamp())
 
     def measure(self, pods: UsageByName, notes: tuple[str, ...] = ()) -> None:
-        """What pods use, from now on; `notes` say what had to be assumed for that. From any thread."""
+        """Set what pods use; `notes` say what had to be assumed for that. May be called from any thread."""
         with self._lock:
             self._state.apply_usage(pods)
             self._notes = notes
             self._snapshot = None
 
+    async def observe_autoscalers(self) -> None:
+        """Read what the server shows of node autoscalers, twice a minute at most. Raises no `KubeError`.
+
+        NodePools matter only once there are nodes of them; most clusters have no such resource.
+        """
+        now, first = self._now(), self._signs_read_at is None
+        if self._signs_read_at is not None and now - self._signs_read_at < _SIGNS_INTERVAL:
+            return
+        self._signs_read_at = now
+        has_pools = first or any(KARPENTER_NODE_POOL_LABEL in node.labels for node in self.watched.nodes)
+        signs = await read_autoscaler_signs(self._client, self._signs, with_node_pools=has_pools)
+        if signs != self._signs:
+            self._signs = signs
+            # A check may be freezing the state in its thread: applied like every other change.
+            self._changes.append(partial(self._state.apply_autoscaler_signs, signs))
+
     def tenants(self, now_s: float | None = None) -> UsageSubjects:
-        """Whose usage is wanted. From any thread."""
+        """Return the pods and nodes whose usage is needed. May be called from any thread."""
         snapshot = self.snapshot(now_s)
         running = [pod for pod in snapshot.pods.records if pod.node and not pod.is_finished]
         return UsageSubjects(

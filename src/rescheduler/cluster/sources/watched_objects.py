@@ -101,7 +101,7 @@ class BudgetWithSelector:
 
 
 class RecordCaches:
-    """None for an object that can't be read: it is left alone, and the log says so once per version."""
+    """Records by key; None for an object that can't be read, which the log reports once per version."""
 
     def __init__(self) -> None:
         self.migration = PerVersionCache(_decode_migration_or_none)
@@ -109,7 +109,7 @@ class RecordCaches:
         self._workloads: dict[str, PerVersionCache[WorkloadRecord]] = {}
 
     def workload(self, item: Object, kind: str) -> WorkloadRecord:
-        """Items of a list don't say their kind."""
+        """Return the record of a workload; `kind` is needed because items of a list don't name theirs."""
         if kind not in self._workloads:
             self._workloads[kind] = PerVersionCache(lambda each: decode_workload(each, kind))
         return self._workloads[kind](item)
@@ -135,7 +135,7 @@ def _decode_budget_or_none(item: Object) -> BudgetWithSelector | None:
 POD_MIGRATIONS: Final = api_resource(GROUP, VERSION, POD_MIGRATION_PLURAL, POD_MIGRATION_KIND)
 
 ALL_NAMESPACES: Final = ""
-"""Of all namespaces, where an index is by namespace."""
+"""The key for all namespaces, where an index is by namespace."""
 
 _WORKLOAD_RESOURCES: Final = {
     "ReplicaSet": REPLICA_SETS,
@@ -150,7 +150,7 @@ def is_watched(owner: ControllerReference | OwnerReference) -> bool:
 
 
 def nested_field(item: Object, *path: str) -> Any:
-    """A field of an object in which anything may be missing; None if it is."""
+    """Return a field of an object in which anything may be missing; None if it is."""
     value: Any = item
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
@@ -178,7 +178,7 @@ def _recorded_owner(item: Object) -> list[OwnerKey]:
 
 
 def _pods_of(item: Object) -> list[tuple[str, str]]:
-    """Source and successor, as they are on record."""
+    """Return the source and the successor, as recorded."""
     names = (nested_field(item, "spec", "pod", "name"), nested_field(item, "status", "targetPod", "name"))
     return [(_namespace(item), name) for name in names if name]
 
@@ -239,10 +239,12 @@ class WatchedObjects:
         self.records = RecordCaches()
         self.being_requested: set[str] = set()
         """Uids of pods for which this process is about to create a migration that no cache has yet."""
+        self.made_here: set[str] = set()
+        """Keys of unfinished migrations that this process has created and that make room for pods."""
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
-        """Those that run."""
+        """Return the informers that run."""
         migrations = () if self.is_without_migrations else (self.migrations.informer,)
         return (
             self.pods.informer,
@@ -268,11 +270,12 @@ class WatchedObjects:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether every informer is. False while the API server is failing: then nothing new is begun."""
+        """Return whether every informer is fresh. While the API server fails, none is, and nothing new is
+        started."""
         return all(informer.is_fresh for informer in self.informers)
 
     def learn_pod(self, item: Object) -> PodRecord:
-        """A whole pod, as the server has answered."""
+        """Store a complete pod, as the server returned it."""
         record = PODS.codec.decode_one("application/json", msgspec.json.encode(item))
         self.pods.observe(record)
         return record
@@ -280,14 +283,15 @@ class WatchedObjects:
     # -- live reads, for what can't be undone
 
     async def read_pod(self, key: str, uid: str) -> None:
-        """As it is now; `uid` is the pod that is gone if there is none of that name."""
+        """Read the pod live into the cache; if there is none, the one with this `uid` is marked as
+        deleted."""
         try:
             self.pods.observe(await self._client.get(PODS, key))
         except errors.NotFound:
             self.pods.observe_deleted(key, uid)
 
     async def read_pods(self, namespace: str, labels: Mapping[str, str]) -> list[PodRecord]:
-        """All that are there now with these labels."""
+        """Read all pods that have these labels now."""
         selector = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
         found = (await self._client.list(PODS, namespace=namespace, labels=selector)).items
         for pod in found:

@@ -37,7 +37,7 @@ NO_WEBHOOK_REGISTERED: Final = "no webhook is registered"
 
 
 async def probe_webhook_if_registered(client: Client, namespace: str = "default") -> WebhookProbeResult:
-    """The answers to probes, if there is a registration. Raises `KubeError` if the server does not answer."""
+    """Probe the webhook if it is registered. Raises `KubeError` if the server does not answer."""
     try:
         found = (await client.list(MUTATING_WEBHOOKS, labels=WEBHOOK_LABEL_SELECTOR)).items
     except (errors.Forbidden, errors.NotFound) as error:
@@ -52,7 +52,7 @@ async def probe_webhook(client: Client, namespace: str) -> WebhookProbeResult:
     steering, guard = await gather_all(
         [_probe(client, namespace, name) for name in (STEERING_WEBHOOK, GUARD_WEBHOOK)]
     )
-    problem = "; ".join(each for each in (steering[1], guard[1]) if each)
+    problem = "; ".join(dict.fromkeys(each for each in (steering[1], guard[1]) if each))
     return WebhookProbeResult(steering[0], guard[0], problem)
 
 
@@ -62,9 +62,11 @@ async def _probe(client: Client, namespace: str, webhook: str) -> tuple[bool | N
     except errors.Forbidden as refusal:
         if refusal.status.reason == PROBE_ANSWERED:
             return True, ""
+        if "cannot create resource" in refusal.why:
+            return None, f"probing the webhook needs permission to create pods in namespace {namespace}"
         # What only validates is asked last: others may have refused before it. What changes pods is asked
         # before all who refuse, except for permissions.
-        is_unknown = webhook == GUARD_WEBHOOK or "cannot create resource" in refusal.why
+        is_unknown = webhook == GUARD_WEBHOOK
         return (None if is_unknown else False), f"the probe of webhook {webhook} was denied: {refusal.why}"
     except errors.KubeError as error:
         return None, f"webhook {webhook} can't be probed: {error.why}"
@@ -72,7 +74,7 @@ async def _probe(client: Client, namespace: str, webhook: str) -> tuple[bool | N
 
 
 def probe_pod(namespace: str, webhook: str) -> dict[str, Any]:
-    """What no admission policy has anything against. It is never created, and could not start if it were."""
+    """Return a pod that no admission policy refuses. It is never created, and could not start if it were."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

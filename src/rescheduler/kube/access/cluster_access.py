@@ -24,7 +24,8 @@ __all__ = [
 ]
 
 REREAD_AFTER_S = 60.0
-"""As in client-go; kubelets renew mounted tokens at 80 % of their lifetime."""
+"""Seconds until a credential file is read again, as in client-go; kubelets renew mounted tokens at 80 % of
+their lifetime."""
 
 
 class CredentialsUnavailable(Exception):  # noqa: N818 - says what happened

@@ -38,7 +38,7 @@ __all__ = ["ExecConfig", "ExecCredentials", "OidcCredentials", "OidcTokens"]
 
 RUN_TIMEOUT_S = 60.0
 INTERACTIVE_TIMEOUT_S = 300.0
-"""For interactive plugins."""
+"""The timeout of interactive plugins."""
 EARLY = timedelta(seconds=60)
 """How long before its expiry a credential of a plugin is renewed, at most."""
 

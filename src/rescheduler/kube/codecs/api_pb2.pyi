@@ -206,7 +206,7 @@ class Pod(_message.Message):
     def __init__(self, metadata: _Optional[_Union[ObjectMeta, _Mapping]] = ..., spec: _Optional[_Union[PodSpec, _Mapping]] = ..., status: _Optional[_Union[PodStatus, _Mapping]] = ...) -> None: ...
 
 class PodSpec(_message.Message):
-    __slots__ = ("volumes", "containers", "restartPolicy", "terminationGracePeriodSeconds", "nodeSelector", "nodeName", "hostNetwork", "affinity", "schedulerName", "initContainers", "tolerations", "priorityClassName", "priority", "readinessGates", "preemptionPolicy", "overhead", "topologySpreadConstraints", "hostUsers", "schedulingGates", "resourceClaims", "resources", "schedulingGroup")
+    __slots__ = ("volumes", "containers", "restartPolicy", "terminationGracePeriodSeconds", "nodeSelector", "nodeName", "hostNetwork", "hostPID", "hostIPC", "securityContext", "affinity", "schedulerName", "initContainers", "tolerations", "priorityClassName", "priority", "readinessGates", "preemptionPolicy", "overhead", "topologySpreadConstraints", "hostUsers", "schedulingGates", "resourceClaims", "resources", "schedulingGroup")
     class NodeSelectorEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -228,6 +228,9 @@ class PodSpec(_message.Message):
     NODESELECTOR_FIELD_NUMBER: _ClassVar[int]
     NODENAME_FIELD_NUMBER: _ClassVar[int]
     HOSTNETWORK_FIELD_NUMBER: _ClassVar[int]
+    HOSTPID_FIELD_NUMBER: _ClassVar[int]
+    HOSTIPC_FIELD_NUMBER: _ClassVar[int]
+    SECURITYCONTEXT_FIELD_NUMBER: _ClassVar[int]
     AFFINITY_FIELD_NUMBER: _ClassVar[int]
     SCHEDULERNAME_FIELD_NUMBER: _ClassVar[int]
     INITCONTAINERS_FIELD_NUMBER: _ClassVar[int]
@@ -250,6 +253,9 @@ class PodSpec(_message.Message):
     nodeSelector: _containers.ScalarMap[str, str]
     nodeName: str
     hostNetwork: bool
+    hostPID: bool
+    hostIPC: bool
+    securityContext: PodSecurityContext
     affinity: Affinity
     schedulerName: str
     initContainers: _containers.RepeatedCompositeFieldContainer[Container]
@@ -265,23 +271,67 @@ class PodSpec(_message.Message):
     resourceClaims: _containers.RepeatedCompositeFieldContainer[PodResourceClaim]
     resources: ResourceRequirements
     schedulingGroup: PodSchedulingGroup
-    def __init__(self, volumes: _Optional[_Iterable[_Union[Volume, _Mapping]]] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., restartPolicy: _Optional[str] = ..., terminationGracePeriodSeconds: _Optional[int] = ..., nodeSelector: _Optional[_Mapping[str, str]] = ..., nodeName: _Optional[str] = ..., hostNetwork: _Optional[bool] = ..., affinity: _Optional[_Union[Affinity, _Mapping]] = ..., schedulerName: _Optional[str] = ..., initContainers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., tolerations: _Optional[_Iterable[_Union[Toleration, _Mapping]]] = ..., priorityClassName: _Optional[str] = ..., priority: _Optional[int] = ..., readinessGates: _Optional[_Iterable[_Union[PodReadinessGate, _Mapping]]] = ..., preemptionPolicy: _Optional[str] = ..., overhead: _Optional[_Mapping[str, Quantity]] = ..., topologySpreadConstraints: _Optional[_Iterable[_Union[TopologySpreadConstraint, _Mapping]]] = ..., hostUsers: _Optional[bool] = ..., schedulingGates: _Optional[_Iterable[_Union[PodSchedulingGate, _Mapping]]] = ..., resourceClaims: _Optional[_Iterable[_Union[PodResourceClaim, _Mapping]]] = ..., resources: _Optional[_Union[ResourceRequirements, _Mapping]] = ..., schedulingGroup: _Optional[_Union[PodSchedulingGroup, _Mapping]] = ...) -> None: ...
+    def __init__(self, volumes: _Optional[_Iterable[_Union[Volume, _Mapping]]] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., restartPolicy: _Optional[str] = ..., terminationGracePeriodSeconds: _Optional[int] = ..., nodeSelector: _Optional[_Mapping[str, str]] = ..., nodeName: _Optional[str] = ..., hostNetwork: _Optional[bool] = ..., hostPID: _Optional[bool] = ..., hostIPC: _Optional[bool] = ..., securityContext: _Optional[_Union[PodSecurityContext, _Mapping]] = ..., affinity: _Optional[_Union[Affinity, _Mapping]] = ..., schedulerName: _Optional[str] = ..., initContainers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., tolerations: _Optional[_Iterable[_Union[Toleration, _Mapping]]] = ..., priorityClassName: _Optional[str] = ..., priority: _Optional[int] = ..., readinessGates: _Optional[_Iterable[_Union[PodReadinessGate, _Mapping]]] = ..., preemptionPolicy: _Optional[str] = ..., overhead: _Optional[_Mapping[str, Quantity]] = ..., topologySpreadConstraints: _Optional[_Iterable[_Union[TopologySpreadConstraint, _Mapping]]] = ..., hostUsers: _Optional[bool] = ..., schedulingGates: _Optional[_Iterable[_Union[PodSchedulingGate, _Mapping]]] = ..., resourceClaims: _Optional[_Iterable[_Union[PodResourceClaim, _Mapping]]] = ..., resources: _Optional[_Union[ResourceRequirements, _Mapping]] = ..., schedulingGroup: _Optional[_Union[PodSchedulingGroup, _Mapping]] = ...) -> None: ...
 
 class Container(_message.Message):
-    __slots__ = ("name", "image", "ports", "resources", "restartPolicy", "restartPolicyRules")
+    __slots__ = ("name", "image", "ports", "resources", "lifecycle", "securityContext", "restartPolicy", "restartPolicyRules")
     NAME_FIELD_NUMBER: _ClassVar[int]
     IMAGE_FIELD_NUMBER: _ClassVar[int]
     PORTS_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    LIFECYCLE_FIELD_NUMBER: _ClassVar[int]
+    SECURITYCONTEXT_FIELD_NUMBER: _ClassVar[int]
     RESTARTPOLICY_FIELD_NUMBER: _ClassVar[int]
     RESTARTPOLICYRULES_FIELD_NUMBER: _ClassVar[int]
     name: str
     image: str
     ports: _containers.RepeatedCompositeFieldContainer[ContainerPort]
     resources: ResourceRequirements
+    lifecycle: Lifecycle
+    securityContext: SecurityContext
     restartPolicy: str
     restartPolicyRules: _containers.RepeatedCompositeFieldContainer[ContainerRestartRule]
-    def __init__(self, name: _Optional[str] = ..., image: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[ContainerPort, _Mapping]]] = ..., resources: _Optional[_Union[ResourceRequirements, _Mapping]] = ..., restartPolicy: _Optional[str] = ..., restartPolicyRules: _Optional[_Iterable[_Union[ContainerRestartRule, _Mapping]]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., image: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[ContainerPort, _Mapping]]] = ..., resources: _Optional[_Union[ResourceRequirements, _Mapping]] = ..., lifecycle: _Optional[_Union[Lifecycle, _Mapping]] = ..., securityContext: _Optional[_Union[SecurityContext, _Mapping]] = ..., restartPolicy: _Optional[str] = ..., restartPolicyRules: _Optional[_Iterable[_Union[ContainerRestartRule, _Mapping]]] = ...) -> None: ...
+
+class PodSecurityContext(_message.Message):
+    __slots__ = ("windowsOptions",)
+    WINDOWSOPTIONS_FIELD_NUMBER: _ClassVar[int]
+    windowsOptions: WindowsSecurityContextOptions
+    def __init__(self, windowsOptions: _Optional[_Union[WindowsSecurityContextOptions, _Mapping]] = ...) -> None: ...
+
+class SecurityContext(_message.Message):
+    __slots__ = ("capabilities", "privileged", "procMount", "windowsOptions")
+    CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
+    PRIVILEGED_FIELD_NUMBER: _ClassVar[int]
+    PROCMOUNT_FIELD_NUMBER: _ClassVar[int]
+    WINDOWSOPTIONS_FIELD_NUMBER: _ClassVar[int]
+    capabilities: Capabilities
+    privileged: bool
+    procMount: str
+    windowsOptions: WindowsSecurityContextOptions
+    def __init__(self, capabilities: _Optional[_Union[Capabilities, _Mapping]] = ..., privileged: _Optional[bool] = ..., procMount: _Optional[str] = ..., windowsOptions: _Optional[_Union[WindowsSecurityContextOptions, _Mapping]] = ...) -> None: ...
+
+class Capabilities(_message.Message):
+    __slots__ = ("add",)
+    ADD_FIELD_NUMBER: _ClassVar[int]
+    add: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, add: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class WindowsSecurityContextOptions(_message.Message):
+    __slots__ = ("hostProcess",)
+    HOSTPROCESS_FIELD_NUMBER: _ClassVar[int]
+    hostProcess: bool
+    def __init__(self, hostProcess: _Optional[bool] = ...) -> None: ...
+
+class Lifecycle(_message.Message):
+    __slots__ = ("preStop",)
+    PRESTOP_FIELD_NUMBER: _ClassVar[int]
+    preStop: LifecycleHandler
+    def __init__(self, preStop: _Optional[_Union[LifecycleHandler, _Mapping]] = ...) -> None: ...
+
+class LifecycleHandler(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class ContainerRestartRule(_message.Message):
     __slots__ = ("action",)

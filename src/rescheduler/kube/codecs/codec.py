@@ -118,12 +118,12 @@ class WatchDecoder(Protocol[T]):
 class Codec(Protocol[T]):
     @property
     def accept(self) -> str:
-        """The Accept header of a get or a list."""
+        """Return the Accept header of a get or a list."""
         ...
 
     @property
     def watch_accept(self) -> str:
-        """The Accept header of a watch."""
+        """Return the Accept header of a watch."""
         ...
 
     def decode_one(self, content_type: str, body: bytes) -> T: ...

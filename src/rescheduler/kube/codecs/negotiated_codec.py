@@ -106,7 +106,7 @@ class StreamedPage(Generic[T]):
         self._position = 0
         """The offset of `_rest` in the answer."""
         self._list_end: int | None = None
-        """Where the list ends in the answer; None until its beginning has arrived."""
+        """The end of the list in the answer; None until its beginning has arrived."""
         self._page: ListPage[T] = ListPage([], "")
 
     def feed(self, chunk: bytes) -> None:

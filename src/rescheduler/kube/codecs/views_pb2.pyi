@@ -93,13 +93,16 @@ class OwnSpec(_message.Message):
     def __init__(self, nodeName: _Optional[str] = ..., affinity: _Optional[bytes] = ...) -> None: ...
 
 class SharedSpec(_message.Message):
-    __slots__ = ("volumes", "containers", "restartPolicy", "terminationGracePeriodSeconds", "nodeSelector", "hostNetwork", "schedulerName", "initContainers", "tolerations", "priorityClassName", "priority", "readinessGates", "preemptionPolicy", "overhead", "topologySpreadConstraints", "hostUsers", "schedulingGates", "resourceClaims", "resources", "schedulingGroup")
+    __slots__ = ("volumes", "containers", "restartPolicy", "terminationGracePeriodSeconds", "nodeSelector", "hostNetwork", "hostPID", "hostIPC", "securityContext", "schedulerName", "initContainers", "tolerations", "priorityClassName", "priority", "readinessGates", "preemptionPolicy", "overhead", "topologySpreadConstraints", "hostUsers", "schedulingGates", "resourceClaims", "resources", "schedulingGroup")
     VOLUMES_FIELD_NUMBER: _ClassVar[int]
     CONTAINERS_FIELD_NUMBER: _ClassVar[int]
     RESTARTPOLICY_FIELD_NUMBER: _ClassVar[int]
     TERMINATIONGRACEPERIODSECONDS_FIELD_NUMBER: _ClassVar[int]
     NODESELECTOR_FIELD_NUMBER: _ClassVar[int]
     HOSTNETWORK_FIELD_NUMBER: _ClassVar[int]
+    HOSTPID_FIELD_NUMBER: _ClassVar[int]
+    HOSTIPC_FIELD_NUMBER: _ClassVar[int]
+    SECURITYCONTEXT_FIELD_NUMBER: _ClassVar[int]
     SCHEDULERNAME_FIELD_NUMBER: _ClassVar[int]
     INITCONTAINERS_FIELD_NUMBER: _ClassVar[int]
     TOLERATIONS_FIELD_NUMBER: _ClassVar[int]
@@ -120,6 +123,9 @@ class SharedSpec(_message.Message):
     terminationGracePeriodSeconds: int
     nodeSelector: _containers.RepeatedScalarFieldContainer[bytes]
     hostNetwork: bool
+    hostPID: bool
+    hostIPC: bool
+    securityContext: bytes
     schedulerName: str
     initContainers: _containers.RepeatedCompositeFieldContainer[SharedContainer]
     tolerations: _containers.RepeatedScalarFieldContainer[bytes]
@@ -134,23 +140,27 @@ class SharedSpec(_message.Message):
     resourceClaims: _containers.RepeatedScalarFieldContainer[bytes]
     resources: bytes
     schedulingGroup: bytes
-    def __init__(self, volumes: _Optional[_Iterable[_Union[SharedVolume, _Mapping]]] = ..., containers: _Optional[_Iterable[_Union[SharedContainer, _Mapping]]] = ..., restartPolicy: _Optional[str] = ..., terminationGracePeriodSeconds: _Optional[int] = ..., nodeSelector: _Optional[_Iterable[bytes]] = ..., hostNetwork: _Optional[bool] = ..., schedulerName: _Optional[str] = ..., initContainers: _Optional[_Iterable[_Union[SharedContainer, _Mapping]]] = ..., tolerations: _Optional[_Iterable[bytes]] = ..., priorityClassName: _Optional[str] = ..., priority: _Optional[int] = ..., readinessGates: _Optional[_Iterable[bytes]] = ..., preemptionPolicy: _Optional[str] = ..., overhead: _Optional[_Iterable[bytes]] = ..., topologySpreadConstraints: _Optional[_Iterable[bytes]] = ..., hostUsers: _Optional[bool] = ..., schedulingGates: _Optional[_Iterable[bytes]] = ..., resourceClaims: _Optional[_Iterable[bytes]] = ..., resources: _Optional[bytes] = ..., schedulingGroup: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, volumes: _Optional[_Iterable[_Union[SharedVolume, _Mapping]]] = ..., containers: _Optional[_Iterable[_Union[SharedContainer, _Mapping]]] = ..., restartPolicy: _Optional[str] = ..., terminationGracePeriodSeconds: _Optional[int] = ..., nodeSelector: _Optional[_Iterable[bytes]] = ..., hostNetwork: _Optional[bool] = ..., hostPID: _Optional[bool] = ..., hostIPC: _Optional[bool] = ..., securityContext: _Optional[bytes] = ..., schedulerName: _Optional[str] = ..., initContainers: _Optional[_Iterable[_Union[SharedContainer, _Mapping]]] = ..., tolerations: _Optional[_Iterable[bytes]] = ..., priorityClassName: _Optional[str] = ..., priority: _Optional[int] = ..., readinessGates: _Optional[_Iterable[bytes]] = ..., preemptionPolicy: _Optional[str] = ..., overhead: _Optional[_Iterable[bytes]] = ..., topologySpreadConstraints: _Optional[_Iterable[bytes]] = ..., hostUsers: _Optional[bool] = ..., schedulingGates: _Optional[_Iterable[bytes]] = ..., resourceClaims: _Optional[_Iterable[bytes]] = ..., resources: _Optional[bytes] = ..., schedulingGroup: _Optional[bytes] = ...) -> None: ...
 
 class SharedContainer(_message.Message):
-    __slots__ = ("name", "image", "ports", "resources", "restartPolicy", "restartPolicyRules")
+    __slots__ = ("name", "image", "ports", "resources", "lifecycle", "securityContext", "restartPolicy", "restartPolicyRules")
     NAME_FIELD_NUMBER: _ClassVar[int]
     IMAGE_FIELD_NUMBER: _ClassVar[int]
     PORTS_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    LIFECYCLE_FIELD_NUMBER: _ClassVar[int]
+    SECURITYCONTEXT_FIELD_NUMBER: _ClassVar[int]
     RESTARTPOLICY_FIELD_NUMBER: _ClassVar[int]
     RESTARTPOLICYRULES_FIELD_NUMBER: _ClassVar[int]
     name: str
     image: str
     ports: _containers.RepeatedScalarFieldContainer[bytes]
     resources: bytes
+    lifecycle: bytes
+    securityContext: bytes
     restartPolicy: str
     restartPolicyRules: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, name: _Optional[str] = ..., image: _Optional[str] = ..., ports: _Optional[_Iterable[bytes]] = ..., resources: _Optional[bytes] = ..., restartPolicy: _Optional[str] = ..., restartPolicyRules: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., image: _Optional[str] = ..., ports: _Optional[_Iterable[bytes]] = ..., resources: _Optional[bytes] = ..., lifecycle: _Optional[bytes] = ..., securityContext: _Optional[bytes] = ..., restartPolicy: _Optional[str] = ..., restartPolicyRules: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class SharedVolume(_message.Message):
     __slots__ = ("volumeSource",)

@@ -6,12 +6,15 @@ The limits count *units*: a migration, or a group that is handed over together.
 - `maxConcurrentPerNode` and `maxConcurrentPerWorkload` count a group once if its pods declare it: all
   have the same value of `podGroupLabel`. The planner counts in the same way, and makes no other groups.
 - Members of any other group count one by one: `spec.group` alone gives no privilege.
+- A move whose copy waits Pending for a node does nothing. Only its workload counts it, or a few pods without
+  room would hold up all others. As many copies may wait as moves may run, and half as many of one namespace.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from rescheduler.api.podmigration import Migration
@@ -26,9 +29,14 @@ _TIME_PER_MOVE: Final = timedelta(seconds=30)
 """How long a copy takes until it is ready, for lack of anything better; `settleTime` is added."""
 
 
-def raised_node_limits(migrations: Iterable[Migration], policy: Policy, now: datetime) -> dict[str, int]:
+def raised_node_limits(
+    migrations: Iterable[Migration],
+    policy: Policy,
+    now: datetime,
+    node_deadlines: Mapping[str, datetime] = MappingProxyType({}),
+) -> dict[str, int]:
     """Return how many moves must run at the same time so that a drain by another client ends before its
-    deadline, by source node.
+    deadline, by source node. `node_deadlines` is when nodes are removed, whatever still runs on them.
 
     `maxConcurrentMigrations` still holds for all nodes together.
     """
@@ -39,7 +47,8 @@ def raised_node_limits(migrations: Iterable[Migration], policy: Policy, now: dat
         if deadline is not None:
             node = each.spec.source_node
             counts[node] += 1
-            earliest[node] = min(deadline, earliest.get(node, deadline))
+            removed_at = node_deadlines.get(node, deadline)
+            earliest[node] = min(deadline, removed_at, earliest.get(node, deadline))
     per_move = _TIME_PER_MOVE + policy.settle_time
     # A move that starts just before the deadline is too late: one move's time is left at the end.
     return {
@@ -57,13 +66,17 @@ class SlotClaim(NamedTuple):
     nodes: frozenset[str]
     workload: str
     """What several pods have in common; empty if there is nothing."""
+    waits_for_room: bool = False
+    """Whether its copy waits Pending until some node has room."""
 
 
 class ConcurrencyLimits:
     def __init__(self, runtime: RuntimeStateHolder) -> None:
         self._runtime = runtime
         self.running: Counter[str] = Counter()
-        """By namespace."""
+        """The number of running migrations by namespace."""
+        self._waiting: Counter[str] = Counter()
+        """The number of migrations that wait for room, by namespace."""
         self._claims: dict[str, SlotClaim] = {}
         self._nodes: dict[str, Counter[str]] = {}
         self._workloads: dict[str, Counter[str]] = {}
@@ -71,35 +84,42 @@ class ConcurrencyLimits:
         """Higher limits of single nodes, from which pods must be gone before a deadline."""
 
     def __len__(self) -> int:
-        return len(self._claims)
+        """Return how many run, without those that wait for room."""
+        return len(self._claims) - self._waiting.total()
 
     def claim(self, key: str) -> SlotClaim | None:
         return self._claims.get(key)
 
     @property
     def is_full(self) -> bool:
-        return len(self._claims) >= self._runtime.current.policy.max_concurrent_migrations
+        return len(self) >= self._runtime.current.policy.max_concurrent_migrations
+
+    def may_wait_for_room(self, namespace: str) -> bool:
+        """Return whether one more copy may wait Pending."""
+        most = self._runtime.current.policy.max_concurrent_migrations
+        return self._waiting.total() < most and self._waiting[namespace] < max(1, most // 2)
 
     def take(self, key: str, claim: SlotClaim) -> None:
         self.free(key)
         self._claims[key] = claim
-        self.running[claim.namespace] += 1
+        self._count(claim)[claim.namespace] += 1
         for units in self._units(claim):
             units[claim.unit] += 1
 
     def free(self, key: str) -> bool:
-        """Return whether it had taken anything."""
+        """Free the slots of a migration, and return whether it had taken any."""
         claim = self._claims.pop(key, None)
         if claim is None:
             return False
-        for counts, name in ((self.running, claim.namespace), *((u, claim.unit) for u in self._units(claim))):
+        by_namespace = self._count(claim)
+        for counts, name in ((by_namespace, claim.namespace), *((u, claim.unit) for u in self._units(claim))):
             counts[name] -= 1
             if not counts[name]:
                 del counts[name]
-        for shelf, names in ((self._nodes, claim.nodes), (self._workloads, (claim.workload,))):
+        for by_name, names in ((self._nodes, claim.nodes), (self._workloads, (claim.workload,))):
             for name in names:
-                if name in shelf and not shelf[name]:
-                    del shelf[name]
+                if name in by_name and not by_name[name]:
+                    del by_name[name]
         return True
 
     def fits(self, claims: Sequence[SlotClaim]) -> bool:
@@ -109,7 +129,7 @@ class ConcurrencyLimits:
         return not self.exceeded(claims)
 
     def _fits_alone(self, claim: SlotClaim) -> bool:
-        """The same for one migration: this is asked of everything that waits."""
+        """Return the same for one migration: this is asked of everything that waits."""
         policy = self._runtime.current.policy
         if self.is_full:
             return False
@@ -148,7 +168,14 @@ class ConcurrencyLimits:
         """Return whether one that has begun may go to that node, which was chosen for it only now."""
         claim = self._claims.get(key)
         others = self._nodes.get(node, {}).keys() - ({claim.unit} if claim is not None else set())
-        return len(others) < self._runtime.current.policy.max_concurrent_per_node
+        # What leaves a node in haste must arrive somewhere.
+        raised = (
+            max((self.raised.get(each, 0) for each in claim.nodes), default=0) if claim is not None else 0
+        )
+        return len(others) < max(self._runtime.current.policy.max_concurrent_per_node, raised)
+
+    def _count(self, claim: SlotClaim) -> Counter[str]:
+        return self._waiting if claim.waits_for_room else self.running
 
     def _units(self, claim: SlotClaim) -> list[Counter[str]]:
         found = [self._nodes.setdefault(node, Counter()) for node in claim.nodes]

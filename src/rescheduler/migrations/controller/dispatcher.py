@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 from typing import Final
 
-from rescheduler.api.podmigration import Migration
+from rescheduler.api.podmigration import Migration, MigrationPhase
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.kube.work_queue import background_task
 from rescheduler.migrations.controller.fair_queue import FairQueue
@@ -24,7 +24,10 @@ __all__ = ["DISPATCH_EVERY_S", "Dispatcher"]
 
 DISPATCH_EVERY_S: Final = 10.0
 _RETRY_UNUSED_TURN_AFTER: Final = timedelta(seconds=30)
-"""After a turn that was not used, though nothing failed."""
+"""How long a migration waits after a turn that it did not use, though nothing failed."""
+
+_STUCK_AFTER: Final = 3
+"""Times `migrationTimeout`. An attempt, its rollback and its wait for a replacement take less."""
 
 
 class Dispatcher:
@@ -56,9 +59,20 @@ class Dispatcher:
 
     def begin(self, migration: Migration) -> None:
         """Count a migration as running, just before that is recorded."""
+        if self._is_stuck(migration):
+            self._turns.remove(migration.key)
+            return
         source = source_of(migration, self._watched)
         gang = "" if source is None else source.labels.get(self.runtime.current.policy.pod_group_label, "")
         self._turns.put(migration, workload_key(migration, self._watched), gang)
+
+    def _is_stuck(self, migration: Migration) -> bool:
+        """Return whether something keeps a migration from ending, such as writes that are refused: it must
+        not keep others from starting, too."""
+        started_at = migration.status.started_at
+        if migration.status.phase is not MigrationPhase.IN_PROGRESS or started_at is None:
+            return False
+        return self._now() - started_at > _STUCK_AFTER * self.runtime.current.policy.migration_timeout
 
     def dispatch_if_freed(self) -> None:
         if self._turns.is_freed:
@@ -82,6 +96,8 @@ class Dispatcher:
     async def _dispatch_periodically(self) -> None:
         while True:
             await asyncio.sleep(DISPATCH_EVERY_S)
+            for key in self.under_way():
+                self.observe(key)  # it may be stuck by now
             self.dispatch(everything=True)
 
     # -- what the reconciler asks
@@ -101,6 +117,10 @@ class Dispatcher:
     def has_room_at(self, migration: Migration, node: str) -> bool:
         return self._turns.has_room_at(migration.key, node)
 
+    def may_wait_for_room(self, migration: Migration) -> bool:
+        """Return whether its copy may be created before any node has room for it."""
+        return self._turns.may_wait_for_room(migration.namespace)
+
     def group(self, migration: Migration) -> tuple[Migration, ...]:
         """Return all members of its group, including itself if it is one."""
         found = (migration_at(key, self._watched) for key in self._turns.members(migration))
@@ -115,11 +135,11 @@ class Dispatcher:
         return self._turns.running()
 
     def unfinished(self) -> list[str]:
-        """The keys of migrations that wait or run."""
+        """Return the keys of migrations that wait or run."""
         return self._turns.unfinished()
 
     def reconciled(self, key: str, *, failed: bool) -> None:
-        """A turn that was not used is given to another. After a failure the queue says when to try again."""
+        """Give an unused turn to another migration. After a failure the queue says when to try again."""
         self.observe(key)
         self._turns.hold(key, None if failed else self._now() + _RETRY_UNUSED_TURN_AFTER)
         self.dispatch_if_freed()

@@ -10,124 +10,25 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-import msgspec
-
-from rescheduler.api.podmigration import ConditionType, ControllerReference, Migration, PodReference
-from rescheduler.api.well_known_names import FINALIZER, SCHEDULING_GATE, SYNC_REQUESTED_ANNOTATION
+from rescheduler.api.podmigration import ConditionType, PodReference
+from rescheduler.api.well_known_names import FINALIZER
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import (
-    POD_DISRUPTION_BUDGETS,
-    ApiResource,
-    Patch,
-    merge_patch,
-    strategic_patch,
-)
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, ApiResource, Patch, merge_patch
 from rescheduler.kube.client import Client
-from rescheduler.migrations import effects, labels_and_names
-from rescheduler.migrations.controller.copy_creation import REFUSAL_ERRORS, CopyCreator, lacks_permission
+from rescheduler.migrations import effects
+from rescheduler.migrations.controller import pod_writes
 from rescheduler.migrations.controller.observation_builder import budgets_covering, observe
+from rescheduler.migrations.controller.pod_writes import REFUSAL_ERRORS, CopyCreator, lacks_permission
 from rescheduler.migrations.effects import Effect
-from rescheduler.migrations.labels_and_names import MigrationLabelStatus, labels_of_template, lock_of
+from rescheduler.migrations.labels_and_names import labels_of_template, lock_of
 from rescheduler.migrations.observation import ConditionUpdate, Observation, Transition, Wait
 from rescheduler.migrations.source_eviction import eviction_refused, temporary_budget_manifest
 from rescheduler.migrations.transition_table import Trigger
 
-__all__ = [
-    "EffectOutcome",
-    "EffectPerformer",
-    "complete_copy_patch",
-    "mark_source_patch",
-    "nominate_node_patch",
-    "offer_for_adoption_patch",
-    "release_target_patch",
-    "remove_gate_patch",
-    "request_budget_sync_patch",
-    "return_to_owner_patch",
-    "unmark_source_patch",
-]
-
-_DELETE: Final = {"$patch": "delete"}
-
-
-def mark_source_patch(observation: Observation, source: PodRecord, version: str) -> Patch:
-    return merge_patch(
-        {
-            "metadata": {
-                "resourceVersion": version,
-                "uid": source.uid,
-                "labels": labels_and_names.migration_labels(
-                    observation.migration, MigrationLabelStatus.IN_PROGRESS
-                ),
-                "annotations": labels_and_names.source_annotations(source, observation.now),
-            }
-        }
-    )
-
-
-def unmark_source_patch(source: PodRecord, version: str) -> Patch:
-    labels, annotations = labels_and_names.metadata_to_remove(source)
-    return merge_patch(
-        {
-            "metadata": {
-                "resourceVersion": version,
-                "uid": source.uid,
-                "labels": dict.fromkeys(labels),
-                "annotations": dict.fromkeys(annotations),
-            }
-        }
-    )
-
-
-def complete_copy_patch(pod: PodRecord) -> Patch:
-    """Return the patch that marks a copy as completed after its migration was deleted."""
-    labels = {labels_and_names.STATUS_LABEL: MigrationLabelStatus.COMPLETED}
-    return merge_patch(
-        {"metadata": {"resourceVersion": pod.resource_version, "uid": pod.uid, "labels": labels}}
-    )
-
-
-def nominate_node_patch(uid: str, node: str) -> Patch:
-    return merge_patch({"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}})
-
-
-def remove_gate_patch(uid: str) -> Patch:
-    gates = [_DELETE | {"name": SCHEDULING_GATE}]
-    return strategic_patch({"metadata": {"uid": uid}, "spec": {"schedulingGates": gates}})
-
-
-def request_budget_sync_patch(uid: str, value: str) -> Patch:
-    return merge_patch({"metadata": {"uid": uid, "annotations": {SYNC_REQUESTED_ANNOTATION: value}}})
-
-
-def offer_for_adoption_patch(migration: Migration, uid: str) -> Patch:
-    """Return the patch that offers the copy to its ReplicaSet; without a version, so nothing delays it."""
-    owners = [{"uid": migration.uid, "controller": False}]
-    return strategic_patch({"metadata": {"uid": uid, "ownerReferences": owners}})
-
-
-def return_to_owner_patch(migration: Migration, uid: str, owner: ControllerReference) -> Patch:
-    """The last one that has anything to do with it is an owner that is no more."""
-    reference = msgspec.to_builtins(owner) | {"controller": False, "blockOwnerDeletion": False}
-    owners = [_DELETE | {"uid": migration.uid}, reference]
-    return strategic_patch({"metadata": {"uid": uid, "ownerReferences": owners}})
-
-
-def release_target_patch(observation: Observation, target: PodRecord) -> Patch:
-    original = labels_and_names.original_pod_name(observation.migration.spec.pod.name, target.annotations)
-    metadata: dict[str, Any] = {
-        "uid": target.uid,
-        "labels": labels_and_names.migration_labels(observation.migration, MigrationLabelStatus.COMPLETED),
-        "annotations": labels_and_names.copy_annotations(observation.migration, original, observation.now),
-    }
-    if SYNC_REQUESTED_ANNOTATION in target.annotations:
-        metadata["annotations"][SYNC_REQUESTED_ANNOTATION] = None
-    if any(owner.uid == observation.migration.uid for owner in target.owners):
-        metadata["ownerReferences"] = [_DELETE | {"uid": observation.migration.uid}]
-    return strategic_patch({"metadata": metadata})
-
+__all__ = ["EffectOutcome", "EffectPerformer"]
 
 EffectOutcome = Transition | Wait | None
 
@@ -153,13 +54,14 @@ class EffectPerformer:
         self._handlers: Mapping[type[Effect], Callable[[Observation, Any], Awaitable[EffectOutcome]]] = {
             effects.AddFinalizer: self._hold,
             effects.RemoveFinalizer: self._let_go,
-            effects.CancelMigration: self._call_off,
+            effects.CancelMigration: self._cancel_migration,
             effects.DeleteMigration: self._delete_migration,
             effects.LabelSource: self._mark,
             effects.UnlabelSource: self._unmark,
             effects.CreateCopy: self._create_copy,
             effects.NominateNode: self._nominate,
             effects.RemoveSchedulingGate: self._open_gate,
+            effects.ProtectSource: self._protect,
             effects.EvictSource: self._evict,
             effects.RequestBudgetSync: self._request_budget_sync,
             effects.OfferCopyForAdoption: self._offer,
@@ -172,7 +74,8 @@ class EffectPerformer:
         }
 
     async def perform(self, observation: Observation, effect: Effect) -> EffectOutcome:
-        """Raises `KubeError` for what may help later, and for what is refused where no step leads back."""
+        """Perform the effect; raise `KubeError` if a retry may help, or if the server refuses and no step
+        leads back."""
         try:
             return await self._handlers[type(effect)](observation, effect)
         except REFUSAL_ERRORS as refusal:
@@ -208,7 +111,7 @@ class EffectPerformer:
             self._watched.migrations.observe(written)
         return None
 
-    async def _call_off(self, observation: Observation, _: effects.CancelMigration) -> EffectOutcome:
+    async def _cancel_migration(self, observation: Observation, _: effects.CancelMigration) -> EffectOutcome:
         migration = observation.migration
         with contextlib.suppress(errors.NotFound, errors.Conflict):
             await self._client.delete(
@@ -235,14 +138,21 @@ class EffectPerformer:
             if observe(observation.migration, self._watched, observation.policy, observation.now).locked_by:
                 return None
         return await self._patch(
-            observation, effect.pod, mark_source_patch(observation, observation.source, effect.version)
+            observation,
+            effect.pod,
+            pod_writes.mark_source_patch(
+                observation.migration, observation.source, effect.version, observation.now
+            ),
         )
 
     async def _unmark(self, observation: Observation, effect: effects.UnlabelSource) -> EffectOutcome:
         assert observation.source is not None
         return await self._patch(
-            observation, effect.pod, unmark_source_patch(observation.source, effect.version)
+            observation, effect.pod, pod_writes.unmark_source_patch(observation.source, effect.version)
         )
+
+    async def _protect(self, observation: Observation, effect: effects.ProtectSource) -> EffectOutcome:
+        return await self._patch(observation, effect.pod, pod_writes.protect_source_patch(effect))
 
     async def _evict(self, observation: Observation, effect: effects.EvictSource) -> EffectOutcome:
         key = observation.migration.pod_key
@@ -268,7 +178,7 @@ class EffectPerformer:
         different = await self._copies.difference(observation)
         if different is not None:
             return different
-        nomination = nominate_node_patch(effect.pod.uid, effect.node)
+        nomination = pod_writes.nominate_node_patch(effect.pod.uid, effect.node)
         if not await self._try_patch(observation, effect.pod, nomination, PODS.status):
             return None
         return self._copies.ignored(observation, effect.node)
@@ -276,21 +186,28 @@ class EffectPerformer:
     async def _open_gate(
         self, observation: Observation, effect: effects.RemoveSchedulingGate
     ) -> EffectOutcome:
-        return await self._patch(observation, effect.pod, remove_gate_patch(effect.pod.uid))
+        return await self._patch(observation, effect.pod, pod_writes.remove_gate_patch(effect.pod.uid))
 
     async def _request_budget_sync(
         self, observation: Observation, effect: effects.RequestBudgetSync
     ) -> EffectOutcome:
-        requested = request_budget_sync_patch(effect.pod.uid, effect.value)
+        requested = pod_writes.request_budget_sync_patch(effect.pod.uid, effect.value)
         return await self._patch(observation, effect.pod, requested)
 
     async def _offer(self, observation: Observation, effect: effects.OfferCopyForAdoption) -> EffectOutcome:
-        offer = offer_for_adoption_patch(observation.migration, effect.pod.uid)
+        offer = pod_writes.offer_for_adoption_patch(observation.migration, effect.pod.uid)
         return await self._patch(observation, effect.pod, offer)
 
     async def _release(self, observation: Observation, effect: effects.ReleaseTarget) -> EffectOutcome:
         assert observation.target is not None
-        release = release_target_patch(observation, observation.target)
+        given = observation.migration, observation.target, observation.now
+        try:
+            return await self._patch(observation, effect.pod, pod_writes.release_target_patch(*given))
+        except REFUSAL_ERRORS as refusal:
+            if lacks_permission(refusal):
+                raise
+        # Other clients may have left no room for annotations, and the migration must end all the same.
+        release = pod_writes.release_target_patch(*given, annotated=False)
         return await self._patch(observation, effect.pod, release)
 
     async def _return(self, observation: Observation, effect: effects.RestoreCopyOwner) -> EffectOutcome:
@@ -304,7 +221,7 @@ class EffectPerformer:
         return await self._patch(
             observation,
             effect.pod,
-            return_to_owner_patch(observation.migration, effect.pod.uid, effect.owner),
+            pod_writes.return_to_owner_patch(observation.migration, effect.pod.uid, effect.owner),
         )
 
     async def _delete_copy(self, observation: Observation, effect: effects.DeleteCopy) -> EffectOutcome:
@@ -333,11 +250,13 @@ class EffectPerformer:
     async def _delete_replacement(
         self, observation: Observation, effect: effects.DeleteReplacement
     ) -> EffectOutcome:
-        """Only if it still has no node: it never ran."""
-        key = _pod_key(observation, effect.pod)
+        """Delete the replacement only if it still has no node: it never ran. Its controller makes another."""
+        key, owner = _pod_key(observation, effect.pod), observation.migration.status.owner
         await self._watched.read_pod(key, effect.pod.uid)
         pod = self._watched.pods.get(key)
         if pod is None or pod.uid != effect.pod.uid or pod.node or pod.is_terminating:
+            return None
+        if owner is None or pod.owner is None or pod.owner.uid != owner.uid:
             return None
         with contextlib.suppress(errors.NotFound, errors.Conflict):
             await self._client.delete(PODS, key, uid=pod.uid, version=pod.resource_version)
@@ -379,7 +298,9 @@ class EffectPerformer:
     ) -> bool:
         """Patch a pod; return false, with the pod read again, if it has changed since it was observed."""
         key = _pod_key(observation, pod)
-        before = self._watched.pods.get(key)
+        # The cache may know more by now: that the pod was read meanwhile must not hide its change.
+        observed = (observation.target, observation.source)
+        before = next((each for each in observed if each is not None and each.uid == pod.uid), None)
         try:
             self._watched.pods.observe(await self._client.patch(resource, key, patch))
         except (errors.NotFound, errors.Conflict):
@@ -388,7 +309,7 @@ class EffectPerformer:
         except errors.Invalid:
             # So is a patch of another pod of the same name, and some of a pod that has changed since.
             await self._watched.read_pod(key, pod.uid)
-            if self._watched.pods.get(key) == before:
+            if before is None or self._watched.pods.get(key) == before:
                 raise
             return False
         return True

@@ -29,8 +29,7 @@ from heapq import heappop, heappush
 from itertools import chain
 from typing import Final, NamedTuple
 
-from rescheduler.api.podmigration import Migration, MigrationPhase
-from rescheduler.api.strategy_traits import traits_of
+from rescheduler.api.podmigration import Migration, MigrationPhase, traits_of
 from rescheduler.migrations.controller.concurrency_limits import (
     ConcurrencyLimits,
     SlotClaim,
@@ -38,6 +37,8 @@ from rescheduler.migrations.controller.concurrency_limits import (
 )
 from rescheduler.migrations.interruptions import GroupId, MigrationGroup, group_of
 from rescheduler.migrations.runtime_state import RuntimeStateHolder
+from rescheduler.migrations.state_machine import invalid_status
+from rescheduler.migrations.transition_table import MigrationStep
 
 __all__ = ["FairQueue", "MayBegin"]
 
@@ -47,7 +48,7 @@ MayBegin = Callable[[Migration], bool]
 _INDEFINITELY: Final = datetime.max.replace(tzinfo=UTC)
 
 _QueuePosition = tuple[bool, float, str]
-"""In the line of a namespace: not urgent, when it came, which unit."""
+"""The position in the queue of a namespace: not urgent, when it came, which unit."""
 
 
 @dataclass(slots=True)
@@ -95,7 +96,7 @@ class FairQueue:
         self._group_members: dict[GroupId, tuple[str, ...]] = {}
         self._waiting: dict[str, _WaitingUnit] = {}
         self._lines: dict[str, list[_QueuePosition]] = {}
-        """By namespace: the places of those that wait, in order."""
+        """The positions of waiting units by namespace, in order."""
         self._held: list[tuple[datetime, str]] = []
         self._new: dict[str, None] = {}
         """Units that were not reconciled since they started to wait."""
@@ -114,7 +115,7 @@ class FairQueue:
 
     @property
     def is_freed(self) -> bool:
-        """Whether something has ended since the last `grant`."""
+        """Return whether something has ended since the last `grant`."""
         return self._is_freed
 
     def put(self, migration: Migration, workload: str = "", gang: str = "") -> None:
@@ -124,11 +125,13 @@ class FairQueue:
         if known is not None and known.migration.uid != migration.uid:
             self.remove(key)
             known = None
-        if migration.is_finished and group is None:
+        if (migration.is_finished and group is None) or invalid_status(migration):
+            # One whose status is invalid is left alone, so it would hold its slot forever.
             self.remove(key)
             return
-        nodes = frozenset({migration.spec.source_node, migration.target_node} - {""})
-        claim = SlotClaim(key, migration.namespace, nodes, workload)
+        waits = _waits_for_room(migration)
+        nodes = {"" if waits else migration.spec.source_node, migration.target_node} - {""}
+        claim = SlotClaim(key, migration.namespace, frozenset(nodes), workload, waits)
         entry = self._entries[key] = known or _QueuedMigration(migration, claim, gang)
         retry_at, before = migration.status.retry_at, entry.migration.status.retry_at
         if migration.status.phase is not MigrationPhase.PENDING:
@@ -136,7 +139,8 @@ class FairQueue:
         elif retry_at is not None and (known is None or retry_at != before):
             self._hold(entry, retry_at)
         entry.migration, entry.claim, entry.gang = migration, claim, gang
-        if traits_of(migration.spec.strategy).on_eviction:
+        traits = traits_of(migration.spec.strategy)
+        if traits.on_eviction or traits.evacuates:
             self._evictions[key] = migration
         if group is not None:
             self._groups.setdefault(group, MigrationGroup(group)).put(migration)
@@ -183,6 +187,9 @@ class FairQueue:
         """Return whether one that has its turn may go to that node."""
         return self._slots.has_room_at(key, node)
 
+    def may_wait_for_room(self, namespace: str) -> bool:
+        return self._slots.may_wait_for_room(namespace)
+
     def hold(self, key: str, until: datetime | None = None) -> None:
         """Take back an unused turn: it waits again after that time, or when it is `ready`."""
         entry = self._entries.get(key)
@@ -203,7 +210,10 @@ class FairQueue:
     def grant(self, now: datetime, may_begin: MayBegin, *, everything: bool = False) -> list[str]:
         """Give turns, and return the keys in order; consider `everything` if conditions changed."""
         self._end_holds(now)
-        self._slots.raised = raised_node_limits(self._evictions.values(), self._runtime.current.policy, now)
+        state = self._runtime.current
+        self._slots.raised = raised_node_limits(
+            self._evictions.values(), state.policy, now, state.node_deadlines
+        )
         lines = self._lines if everything or self._is_freed else self._lines_of_new()
         self._new, self._is_freed = {}, False
         if not lines or self._slots.is_full:
@@ -217,7 +227,7 @@ class FairQueue:
         return granted
 
     def _chosen(self, lines: Mapping[str, list[_QueuePosition]], may_begin: MayBegin) -> list[_WaitingUnit]:
-        """Yield the chosen units, and take slots for each of them."""
+        """Choose the units that start now, and take slots for each of them."""
         share = self._fair_share()
         heads: list[tuple[tuple[object, ...], str, Iterator[_WaitingUnit]]] = []
 
@@ -330,14 +340,15 @@ class FairQueue:
         key = entry.migration.key
         if claim is None:
             self._release(key)
-        elif self._slots.claim(key) != claim:
+        elif (before := self._slots.claim(key)) != claim:
             self._slots.take(key, claim)
+            self._is_freed |= before is not None and claim.waits_for_room
 
     def _release(self, key: str) -> None:
         self._is_freed |= self._slots.free(key)
 
     def _put_in(self, name: str, youngest: Migration, members: tuple[str, ...]) -> None:
-        is_urgent = youngest.spec.strategy in self._runtime.current.urgent_strategies
+        is_urgent = traits_of(youngest.spec.strategy).urgent
         place = (not is_urgent, youngest.created.timestamp(), name)
         known = self._waiting.get(name)
         if known is None or known.place != place:
@@ -357,6 +368,18 @@ class FairQueue:
         if not line:
             del self._lines[namespace]
         self._new.pop(name, None)
+
+
+def _waits_for_room(migration: Migration) -> bool:
+    """Return whether its copy was created without a target, and is not on a node as far as is recorded."""
+    status = migration.status
+    return (
+        status.phase is MigrationPhase.IN_PROGRESS
+        and status.handover is not None
+        and status.handover.source_stays
+        and not migration.target_node
+        and status.step != MigrationStep.ROLLING_BACK
+    )
 
 
 def _cached(may_begin: MayBegin) -> MayBegin:

@@ -3,6 +3,7 @@
 informers ──▶ EventRouter: keys ──▶ WorkQueue ──▶ WorkerPool ──▶ Reconciler
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime
@@ -24,12 +25,13 @@ from rescheduler.kube.api_resources import Object
 from rescheduler.kube.client import Client
 from rescheduler.kube.event_recorder import EventRecorder
 from rescheduler.kube.informer import ChangeHandler
-from rescheduler.kube.work_queue import WorkerPool, WorkQueue
+from rescheduler.kube.work_queue import WorkerPool, WorkQueue, background_task
 from rescheduler.migrations.controller.dispatcher import Dispatcher
 from rescheduler.migrations.controller.migration_log import MigrationLog
 from rescheduler.migrations.controller.migration_removal import ForcedRemovalCleanup
 from rescheduler.migrations.controller.observation_builder import source_of
 from rescheduler.migrations.controller.reconciler import Reconciler, Revalidator
+from rescheduler.migrations.controller.room_reservation import RoomReservations
 from rescheduler.migrations.labels_and_names import lock_of
 from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
 from rescheduler.steering.webhook.webhook_presence import AssumedSteering, SteeringProbe
@@ -44,7 +46,9 @@ class EventRouter:
         wake: Callable[[str], None],
         dispatcher: Dispatcher,
         removals: ForcedRemovalCleanup,
+        room_changes: "asyncio.Queue[Object | None]",
     ) -> None:
+        self._room_changes = room_changes
         self._watched = watched
         self._removals = removals
         self._wake = wake
@@ -73,6 +77,8 @@ class EventRouter:
         if new is None:
             self._removals.remember(item)
         key = object_key(item)
+        if nested_field(item, "spec", "rooms"):
+            self._room_changes.put_nowait(item)
         self._dispatcher.observe(key)
         self._wake(key)
         migration = self._watched.records.migration(item) if nested_field(item, "spec", "group") else None
@@ -183,17 +189,24 @@ class MigrationController:
         self._events = EventRecorder(client, now)
         self._queue = WorkQueue()
         self._dispatcher = Dispatcher(self.watched, runtime, now, self._queue.add)
+        self.migration_log = MigrationLog(self._events)
         self._reconciler = Reconciler(
             client,
             self.watched,
-            MigrationLog(self._events),
+            self.migration_log,
             self._dispatcher,
             revalidator,
             now,
             webhook=webhook or AssumedSteering(runtime),
         )
+        self._room_changes: asyncio.Queue[Object | None] = asyncio.Queue()
+        self._client, self._now = client, now
         self._event_router = EventRouter(
-            self.watched, self._queue.add, self._dispatcher, self._reconciler.forced_removals
+            self.watched,
+            self._queue.add,
+            self._dispatcher,
+            self._reconciler.forced_removals,
+            self._room_changes,
         )
         self._workers = WorkerPool(
             self._queue, self._reconciler.reconcile, now, count=workers, task="migration"
@@ -210,6 +223,8 @@ class MigrationController:
             self._dispatcher.policy_changed()
         if is_other_policy or before.halt_keys - after.halt_keys:
             self.reconcile_all()
+        elif after.node_deadlines != before.node_deadlines:
+            self._dispatcher.dispatch(everything=True)
 
     def reconcile_all(self) -> None:
         """Reconcile all migrations that may start or continue now, although nothing about them changed."""
@@ -222,6 +237,11 @@ class MigrationController:
         """Start no further key, and give running reconciliations this time to finish."""
         await self._workers.finish(within_s)
 
+    async def _keep_rooms(self) -> None:
+        first = await self._room_changes.get()
+        rooms = RoomReservations(self._client, self.watched, self._events, self._now, self._room_changes)
+        await rooms.keep_rooms(first)
+
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Execute while the body runs. At its end every worker stops where it is: the record suffices."""
@@ -229,6 +249,7 @@ class MigrationController:
             if self._owns_informers:
                 await stack.enter_async_context(self.watched.running())
             await stack.enter_async_context(self._events.running())
+            await stack.enter_async_context(background_task(self._keep_rooms(), "room reservations"))
             stack.callback(self._event_router.subscribe())
             await stack.enter_async_context(self._workers.working())
             await stack.enter_async_context(self._dispatcher.running())

@@ -5,19 +5,23 @@ reported and when; no decision depends on it.
 """
 
 import logging
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from rescheduler.api.podmigration import Migration, PodReference
-from rescheduler.api.structured_log import log_event
+from rescheduler.api.podmigration import Migration, PodReference, traits_of
+from rescheduler.api.well_known_names import GROUP, POD_MIGRATION_KIND, VERSION
 from rescheduler.cluster.pod_record import PodRecord
-from rescheduler.kube.event_recorder import EventRecorder, InvolvedObject
+from rescheduler.kube.event_recorder import EventRecorder, InvolvedObject, log_event
 from rescheduler.migrations.labels_and_names import MIGRATION_ID_LABEL, lock_of
 from rescheduler.migrations.observation import Observation
 from rescheduler.migrations.state_machine import step_of
 from rescheduler.migrations.transition_table import MigrationStep
 
-__all__ = ["MigrationLog"]
+__all__ = ["MigrationLog", "StepObserver"]
+
+StepObserver = Callable[[Migration, Migration], None]
+"""Called with a migration before and after it reached a step."""
 
 log = logging.getLogger("rescheduler.migrations")
 
@@ -34,6 +38,7 @@ _EVENT_OF_STEP: Final = {
 
 class MigrationLog:
     def __init__(self, events: EventRecorder) -> None:
+        self.on_step: StepObserver | None = None
         self._events = events
         self._since: dict[str, dict[tuple[int, MigrationStep], datetime]] = {}
         self._left_alone: dict[str, str] = {}
@@ -42,6 +47,8 @@ class MigrationLog:
         """Record that the migration reached the step of `after`, because of `observation`."""
         if self._was_recorded(after, observation.now):
             return
+        if self.on_step is not None:
+            self.on_step(observation.migration, after)
         step, status = step_of(after), after.status
         level = (
             logging.WARNING if step in {MigrationStep.ROLLING_BACK, MigrationStep.FAILED} else logging.INFO
@@ -63,6 +70,27 @@ class MigrationLog:
         if step in _EVENT_OF_STEP:
             self._write_events(observation, after, step)
 
+    def intercepted(self, observation: Observation) -> None:
+        """Say once that another client's eviction of the pod waits for this move."""
+        migration = observation.migration
+        if (
+            not traits_of(migration.spec.strategy).on_eviction
+            or migration.status.attempts
+            or step_of(migration) is not MigrationStep.QUEUED
+            or self._was_recorded(migration, observation.now)
+        ):
+            return
+        pod, node = migration.spec.pod.name, migration.spec.source_node
+        words = (
+            f"pod {pod} on {node} is moved to another node before it may be evicted: PodMigration "
+            f"{migration.name}; {migration.spec.reason}"
+        )
+        log_event(
+            log, logging.INFO, "EvictionIntercepted", words, migration=migration.key, pod=migration.pod_key
+        )
+        for subject in [*_event_subjects(observation, migration), InvolvedObject.of_node(node)]:
+            self._events.record(subject, "EvictionIntercepted", words)
+
     def left_alone(self, migration: Migration, why: str) -> None:
         """Log once that a migration can't continue."""
         if self._left_alone.get(migration.uid) == why:
@@ -74,14 +102,14 @@ class MigrationLog:
         )
 
     def cleaned_up(self, migration: Migration, pod: PodRecord, what: str) -> None:
-        """A pod of a migration that was removed by force has been changed."""
+        """Report that a pod of a migration that was removed by force has been changed."""
         words = f"PodMigration {migration.key} was removed while it was in progress; pod {pod.key}: {what}"
         log_event(log, logging.WARNING, "MigrationRemoved", words, migration=migration.key, pod=pod.key)
         subject = InvolvedObject("v1", "Pod", pod.namespace, pod.name, pod.uid)
         self._events.record(subject, "MigrationRemoved", words, warning=True)
 
     def unexplained(self, pod: PodRecord) -> None:
-        """A bare pod says that a migration moves it which does not exist: nothing is changed."""
+        """Report a bare pod with the label of a migration that doesn't exist; nothing is changed."""
         name = lock_of(pod)
         words = (
             f"pod {pod.key} has the labels of PodMigration {name}, which does not exist. If the "
@@ -113,7 +141,7 @@ class MigrationLog:
         course = f"from {spec.source_node}" + (f" to {target}" if target else "")
         message = f"{after.name} ({spec.strategy}) moves {spec.pod.name} {course}"
         detail = after.status.message or spec.reason
-        for subject in _event_subjects(observation, after, step):
+        for subject in _event_subjects(observation, after):
             self._events.record(
                 subject, reason, f"{message}: {detail}" if detail else message, warning=warning
             )
@@ -123,11 +151,12 @@ def _attempt_and_step(migration: Migration) -> tuple[int, MigrationStep]:
     return migration.status.attempts, step_of(migration)
 
 
-def _event_subjects(observation: Observation, after: Migration, step: MigrationStep) -> list[InvolvedObject]:
-    """The pod, its workload; and the nodes when it begins and ends."""
-    namespace = after.namespace
+def _event_subjects(observation: Observation, after: Migration) -> list[InvolvedObject]:
+    """Return the migration, the pod and its workload; and the nodes when the migration begins and ends."""
+    namespace, step = after.namespace, step_of(after)
     pod = after.status.target_pod if step is MigrationStep.COMPLETED else None
-    found = [_pod_subject(namespace, pod or after.spec.pod)]
+    itself = InvolvedObject(f"{GROUP}/{VERSION}", POD_MIGRATION_KIND, namespace, after.name, after.uid)
+    found = [itself, _pod_subject(namespace, pod or after.spec.pod)]
     workload = observation.deployment or observation.owner
     if workload is not None:
         found.append(

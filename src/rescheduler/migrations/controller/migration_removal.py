@@ -1,7 +1,7 @@
 """Clean up after PodMigrations that were removed by force, and cancel all migrations for an uninstallation.
 
-The last state of the PodMigration that this process watched tells which pods belong to it, by name and uid.
-Labels alone never cause a change: everybody can write them into a pod template, and the controller would
+The last state of the PodMigration that this process watched shows which pods belong to it, by name and uid.
+Labels alone never cause a change: every user can write them into a pod template, and the controller would
 recreate the pods as fast as they are changed. If no process watched the PodMigration, its pods are only
 reported. Kubernetes handles a copy for adoption: the garbage collector removes the owner reference to the
 PodMigration, and the ReplicaSet adopts the copy and removes one surplus pod.
@@ -28,9 +28,9 @@ from rescheduler.kube import errors
 from rescheduler.kube.api_resources import Object, Patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.event_recorder import EventCorrelator
-from rescheduler.migrations.controller.effect_performer import complete_copy_patch, unmark_source_patch
 from rescheduler.migrations.controller.migration_log import MigrationLog
 from rescheduler.migrations.controller.observation_builder import source_of
+from rescheduler.migrations.controller.pod_writes import complete_copy_patch, unmark_source_patch
 from rescheduler.migrations.labels_and_names import STATUS_LABEL, MigrationLabelStatus, copy_of, lock_of
 
 __all__ = ["ForcedRemovalCleanup", "cancel_all_migrations"]
@@ -57,7 +57,7 @@ class ForcedRemovalCleanup:
         """Pods that carry the lock of a migration that is not known, by the key that it would have."""
         self._limits = EventCorrelator()
 
-    # -- what is heard of, by the event handlers
+    # -- event handlers
 
     def remember(self, item: Object) -> None:
         """Keep the last state of a PodMigration that is gone, if it had begun and was not completed.
@@ -127,7 +127,7 @@ class ForcedRemovalCleanup:
             return None
         if copy.owner is not None and copy.owner.kind == POD_MIGRATION_KIND:
             # The garbage collector and the ReplicaSet see to it. Then its marks are to say that it is over,
-            # and no owner reference will tell any more which pod it is.
+            # and no owner reference shows any more which pod it is.
             known = msgspec.structs.replace(migration.status, target_pod=PodReference(copy.name, copy.uid))
             _remember(self.removed, migration.key, msgspec.structs.replace(migration, status=known))
             return self._now() + _RETRY_AFTER
@@ -138,7 +138,8 @@ class ForcedRemovalCleanup:
         return None
 
     def _is_spare(self, copy: PodRecord, source: PodRecord | None) -> bool:
-        """Whether the copy is not needed: it never ran, or its source stands and is as ready as the copy."""
+        """Return whether the copy is not needed: it never ran, or its source stands and is as ready as the
+        copy."""
         stands = source is not None and not source.is_terminating and not source.is_finished
         if source is None or not stands or not copy.node:
             return not copy.node
@@ -149,7 +150,8 @@ class ForcedRemovalCleanup:
         return pod.is_ready and node is not None and node.is_ready
 
     def _is_locked(self, source: PodRecord, migration: Migration) -> bool:
-        """Whether the label is the lock of this migration, and not one that its workload gives its pods."""
+        """Return whether the label is the lock of this migration, and not one that its workload gives its
+        pods."""
         if lock_of(source) != label_value(migration.name):
             return False
         owner = source.owner
@@ -172,7 +174,8 @@ class ForcedRemovalCleanup:
         await self._watched.read_pod(copy.key, copy.uid)
 
     async def _patch(self, migration: Migration, pod: PodRecord, patch: Patch, what: str) -> None:
-        """Raises `Conflict` if the pod has changed since it was read; then everything is checked again."""
+        """Patch the pod; raise `Conflict` if it has changed since it was read. Then everything is checked
+        again."""
         try:
             self._watched.pods.observe(await self._client.patch(PODS, pod.key, patch))
         except errors.NotFound:

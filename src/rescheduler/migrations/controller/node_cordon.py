@@ -1,20 +1,20 @@
 """Cordon nodes with an annotation, and uncordon only nodes that rescheduler cordoned.
 
 The annotation alone does not prove that: you may uncordon a node and cordon it again for another reason, and
-the annotation would stay. So before an uncordon the managed fields of the node tell which client cordoned it.
+the annotation would stay. So before an uncordon the managed fields of the node show which client cordoned it.
 """
 
 import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from rescheduler.api.structured_log import log_event
 from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.node_record import NodeChange, NodeRecord, cordoned_by_others, is_cordoned_by
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import Object, identity_of_object, merge_patch
 from rescheduler.kube.client import Client
+from rescheduler.kube.event_recorder import log_event
 from rescheduler.planner.plan import PlannedNodeChange
 
 __all__ = ["NodeCordoner", "remove_stale_cordon_annotation"]
@@ -32,7 +32,8 @@ class NodeCordoner:
         self._known = known
 
     async def make(self, changes: Iterable[PlannedNodeChange]) -> None:
-        """Raises `KubeError`. A node that is gone, or as it should be, is left alone."""
+        """Make the change; raise `KubeError`. Nodes that are gone, or already as they should be, are left
+        alone."""
         for change in changes:
             if change.change is NodeChange.CORDON:
                 await self._cordon(change)
@@ -56,7 +57,8 @@ class NodeCordoner:
             return
 
     async def uncordon(self, name: str, strategy: str) -> bool:
-        """Whether the node is schedulable now. If another client made its cordon, only our mark is removed.
+        """Return whether the node is schedulable now. If another client made its cordon, only our mark is
+        removed.
 
         Raises `KubeError`.
         """

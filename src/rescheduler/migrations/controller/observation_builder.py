@@ -1,6 +1,6 @@
 """Build the observation of a migration from the caches, without any request.
 
-`DeletedPods` keeps the last state of source pods that were deleted: it tells whether they were deleted or
+`DeletedPods` keeps the last state of source pods that were deleted: it shows whether they were deleted or
 evicted. It is only a hint, because another process may have watched the deletion.
 """
 
@@ -235,7 +235,7 @@ def _replacement(migration: Migration, watched: WatchedObjects) -> PodRecord | N
 
 
 def budgets_covering(pod: PodRecord, watched: WatchedObjects) -> list[BudgetRecord]:
-    """The budgets that protect this pod."""
+    """Return the budgets that protect this pod."""
     return [
         each.budget
         for each in _budgets_with_selectors(pod.namespace, watched)

@@ -9,13 +9,22 @@ import contextlib
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import groupby
 from typing import Final
 
 import msgspec
 
-from rescheduler.api.podmigration import Migration, MigrationPhase, MigrationSpec, PodReference
+from rescheduler.api.podmigration import (
+    Migration,
+    MigrationPhase,
+    MigrationSpec,
+    PodReference,
+    RoomReference,
+    traits_of,
+)
 from rescheduler.api.well_known_names import CONTINUES_ANNOTATION, FINALIZER, NEXT_HOP_ANNOTATION
+from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects, object_key
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import Object
@@ -23,8 +32,9 @@ from rescheduler.kube.client import Client
 from rescheduler.kube.request_sender import Backoff
 from rescheduler.migrations.controller.node_cordon import NodeCordoner
 from rescheduler.migrations.controller.observation_builder import migration_at
-from rescheduler.migrations.labels_and_names import migration_name
+from rescheduler.migrations.labels_and_names import MIGRATION_ID_LABEL, copy_name, migration_name
 from rescheduler.planner.plan import Move, Plan
+from rescheduler.planner.plan_builder import plan_annotations
 
 __all__ = ["MoveProgress", "PlanExecution", "RecordAttempt", "podmigration_for"]
 
@@ -42,11 +52,13 @@ class MoveProgress:
 
     move: Move
     key: str = ""
-    """Of its migration, once there is one."""
+    """The key of its migration, once there is one."""
     migration: Migration | None = None
-    """As last seen."""
+    """The migration as last seen."""
     cancelled_because: str = ""
     """Why there is no migration, or none any more."""
+    copy: PodRecord | None = None
+    """The copy as last seen."""
 
     @property
     def is_over(self) -> bool:
@@ -70,36 +82,39 @@ class PlanExecution:
         client: Client,
         watched: WatchedObjects,
         plan: Plan,
-        on_progress: Callable[[MoveProgress], None] = lambda _: None,
+        on_progress: Callable[[MoveProgress], None] | None = None,
         *,
         record: RecordAttempt | None = None,
         annotations: Mapping[str, str] | None = None,
+        deadlines: Mapping[str, datetime] | None = None,
     ) -> None:
         """Call `on_progress` for every change of a move, and `record` before each move starts.
 
-        `annotations` are for all of its migrations.
+        `annotations` are for all of its migrations; `deadlines` are those of evacuated nodes, by name.
         """
         self.plan = plan
         self.moves = [MoveProgress(move) for move in plan.moves]
         self._client = client
         self._watched = watched
-        self._on_progress = on_progress
+        self._on_progress = on_progress or (lambda _: None)
+        self._is_followed = on_progress is not None
         self._record = record
-        self._annotations = annotations
+        self._annotations = {**plan_annotations(plan), **(annotations or {})}
+        self._deadlines = deadlines or {}
         self._changed = asyncio.Event()
         self._stopped = False
         self._superseded = False
 
     async def run(self) -> None:
-        """Return when every move is completed, has failed, or was cancelled."""
-        end = self._watched.migrations.informer.subscribe(self._on_change)
-        try:
+        """Run the plan wave by wave until every move is completed, has failed, or was cancelled."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._watched.migrations.informer.subscribe(self._on_change))
+            if self._is_followed:
+                stack.callback(self._watched.pods.informer.subscribe(self._on_pod))
             if self.plan.changes:
                 await NodeCordoner(self._client, self._watched.nodes.get).make(self.plan.changes)
             for _, wave in groupby(self.moves, key=lambda progress: progress.move.wave):
                 await self._run_wave(list(wave))
-        finally:
-            end()
 
     def stop(self) -> None:
         """Start nothing new: cancel waiting moves, and let running moves finish."""
@@ -173,6 +188,7 @@ class PlanExecution:
             continues=hops[-1].key.partition("/")[2] if hops else "",
             next_hop=self._next_hop(progress),
             annotations=self._annotations,
+            deadline=self._deadlines.get(move.source) if traits_of(move.strategy).evacuates else None,
         )
 
     def manifests(self) -> list[Object]:
@@ -251,8 +267,11 @@ class PlanExecution:
         backoff = Backoff(_MIN_RETRY_DELAY_S, _MAX_RETRY_DELAY_S, random.Random())  # noqa: S311 - jitter
         for last in (*(False,) * (_MAX_CREATE_ATTEMPTS - 1), True):
             try:
+                if item["spec"].get("rooms"):
+                    self._watched.made_here.add(object_key(item))  # before its first event
                 self._watched.migrations.observe(await self._client.create(POD_MIGRATIONS, item))
             except errors.AlreadyExists:
+                self._watched.made_here.discard(object_key(item))
                 await self._watched.read_migration(object_key(item), "")
             except errors.Retriable:
                 if last:
@@ -266,6 +285,17 @@ class PlanExecution:
     def _on_change(self, _old: Object | None, _new: Object | None) -> None:
         self._changed.set()
 
+    def _on_pod(self, _old: PodRecord | None, new: PodRecord | None) -> None:
+        if new is None or not (name := new.labels.get(MIGRATION_ID_LABEL)):
+            return
+        for progress in self.moves:
+            migration = progress.migration
+            if progress.key != f"{new.namespace}/{name}" or migration is None:
+                continue
+            if new.name == copy_name(migration):
+                progress.copy = new
+                self._on_progress(progress)
+
     def _refresh(self, progress: MoveProgress) -> None:
         if not progress.key or progress.cancelled_because:
             return
@@ -275,6 +305,8 @@ class PlanExecution:
                 self._cancel(progress, "cancelled")
             return
         before, progress.migration = progress.migration, migration
+        if self._is_followed and progress.copy is None:
+            progress.copy = self._watched.pods.get(f"{migration.namespace}/{copy_name(migration)}")
         if before is None or migration.status != before.status:
             self._on_progress(progress)
 
@@ -313,7 +345,7 @@ class _FirstHopResult:
     first_hop_created_s: float
 
 
-def podmigration_for(
+def podmigration_for(  # noqa: PLR0913 - one per field
     move: Move,
     moment_s: float,
     *,
@@ -322,6 +354,7 @@ def podmigration_for(
     continues: str = "",
     next_hop: str = "",
     annotations: Mapping[str, str] | None = None,
+    deadline: datetime | None = None,
 ) -> Object:
     """Return the PodMigration of a move; it is the same for the same move at the same moment.
 
@@ -337,6 +370,8 @@ def podmigration_for(
         handover=move.handover,
         group=group,
         group_size=group_size,
+        deadline=deadline,
+        rooms=tuple(RoomReference(*room.pod.partition("/")[::2], room.uid, room.node) for room in move.rooms),
     )
     metadata: Object = {
         "namespace": namespace,

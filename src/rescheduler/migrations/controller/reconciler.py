@@ -16,11 +16,12 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from rescheduler.api.podmigration import ConditionType, Handover, Migration, decode_migration
-from rescheduler.api.well_known_names import SCHEDULING_GATE
+from rescheduler.api.well_known_names import FINALIZER, SCHEDULING_GATE
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects
 from rescheduler.kube import errors
+from rescheduler.kube.api_resources import merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.work_queue import RetryLater
 from rescheduler.migrations.controller.dispatcher import Dispatcher
@@ -103,8 +104,10 @@ class Reconciler:
         self._dispatcher = dispatcher
 
     async def reconcile(self, key: str) -> datetime | None:
-        """When to look again, if nothing changes before. Raises `KubeError` or `TryAgain`: then after a
-        pause, which is the queue's."""
+        """Reconcile once, and return when to do so again if nothing changes before.
+
+        Raises `KubeError` or `RetryLater` for a retry after the queue's delay.
+        """
         failed = True
         try:
             retry_at = await self._reconcile(key)
@@ -122,6 +125,7 @@ class Reconciler:
             if recorded is None or current is None:
                 return None
             observation = self._observe(current)
+            self._migration_log.intercepted(observation)
             decision = await self._acted(observation, decide(observation), performed)
             match decision:
                 case None:
@@ -230,7 +234,7 @@ class Reconciler:
             message="the replacement fits on no steered node: it may go to any node now", reports=(report,)
         )
         after = with_wait_message(observation, wait)
-        # Which one is to be made anew: clocks would not tell it from its successor.
+        # The pod to replace: clocks would not distinguish it from its successor.
         status = msgspec.structs.replace(after.status, target_pod=observation.target_reference)
         await self._record(msgspec.structs.replace(after, status=status))
         return None
@@ -251,18 +255,16 @@ class Reconciler:
 
     async def _record(self, migration: Migration) -> Migration:
         """Write the status with the version as precondition, so that another process has to read it again."""
-        item = self._watched.migrations.get(migration.key)
-        metadata = {} if item is None else item["metadata"]
         wanted = {
             "apiVersion": POD_MIGRATIONS.api_version,
             "kind": POD_MIGRATIONS.kind,
-            **(item or {}),
             "metadata": {
-                **metadata,
                 "namespace": migration.namespace,
                 "name": migration.name,
+                "uid": migration.uid,
                 "resourceVersion": migration.resource_version,
             },
+            "spec": msgspec.to_builtins(migration.spec),
             "status": msgspec.to_builtins(migration.status),
         }
         try:
@@ -270,8 +272,23 @@ class Reconciler:
         except (errors.Conflict, errors.NotFound):
             await self._watched.read_migration(migration.key, migration.uid)
             raise
+        except errors.TooLarge:
+            await self._remove_filling(migration)
+            raise
         self._watched.migrations.observe(written)
         return decode_migration(written)
+
+    async def _remove_filling(self, migration: Migration) -> None:
+        """Remove what others have added to the object, up to the limit of etcd: rescheduler needs none of it.
+        Without room for its status, the migration could not end, and would hold its turn forever."""
+        metadata = {
+            "resourceVersion": migration.resource_version,
+            "labels": None,
+            "ownerReferences": None,
+            "finalizers": [each for each in migration.finalizers if each == FINALIZER],
+        }
+        patch = merge_patch({"metadata": metadata})
+        self._watched.migrations.observe(await self._client.patch(POD_MIGRATIONS, migration.key, patch))
 
     def _newest(self, recorded: Migration, current: Migration) -> tuple[Migration | None, Migration | None]:
         """Return the migration after an effect: the same step, with the newest version of the object."""
@@ -314,8 +331,13 @@ class Reconciler:
         revalidation = self._revalidator.revalidate(
             migration, lambda node: self._dispatcher.has_room_at(migration, node)
         )
-        if revalidation.answer is not RevalidationOutcome.APPROVED or revalidation.waits_for_room:
+        if revalidation.answer is not RevalidationOutcome.APPROVED:
             return revalidation
+        if revalidation.waits_for_room:
+            if self._dispatcher.may_wait_for_room(migration):
+                return revalidation
+            words = "no node has room, and as many copies as allowed wait Pending already"
+            return RevalidationResult(RevalidationOutcome.POSTPONED, reason="NoTarget", message=words)
         if not revalidation.target and revalidation.handover.source_stays:
             return RevalidationResult(
                 RevalidationOutcome.POSTPONED, reason="NoTarget", message="no target node was found"
@@ -328,7 +350,8 @@ class Reconciler:
 
 
 def _may_schedule_another_pod(observation: Observation, step: MigrationStep) -> bool:
-    """Whether the scheduler may see one more pod soon: the copy, or what its ReplicaSet creates beside it."""
+    """Return whether the scheduler may see one more pod soon: the copy, or what its ReplicaSet creates beside
+    it."""
     if step is MigrationStep.PLACING:
         return observation.target is not None and SCHEDULING_GATE in observation.target.shape.scheduling_gates
     return step is MigrationStep.EVICTING and observation.migration.status.handover is Handover.ADOPT

@@ -18,25 +18,27 @@ from rescheduler.api.podmigration import (
     Handover,
     Migration,
     MigrationPhase,
+    traits_of,
 )
-from rescheduler.api.strategy_traits import traits_of
 from rescheduler.api.well_known_names import CONTINUES_ANNOTATION, INCLUDES_SYSTEM_ANNOTATION
 from rescheduler.cluster.pod_record import PodRecord
-from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW, Snapshot, open_nodes
+from rescheduler.cluster.snapshot import NO_ROW, Ints, MoveRecord, Snapshot, open_nodes, profile_of
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import WatchedObjects, nested_field
 from rescheduler.config.policy import Policy, SafeEvictionMode
+from rescheduler.config.profiles import replace_settings
 from rescheduler.kube.informer import Informer
 from rescheduler.migrations.controller.observation_builder import migration_at, running_migrations, target_of
 from rescheduler.migrations.observation import RevalidationOutcome, RevalidationResult
 from rescheduler.migrations.runtime_state import RuntimeStateHolder
 from rescheduler.planner.handover_choice import HandoverChoice
 from rescheduler.planner.plan import Move, Rejection
-from rescheduler.planner.plan_builder import percent_of_allocatable, validate_move
+from rescheduler.planner.plan_builder import validate_move
 from rescheduler.planner.protections.eligibility import Eligibility
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.workload_availability import Preemption
 from rescheduler.rules.placement import Placement
+from rescheduler.rules.taint_toleration import LastChoiceNodes, preferred
 
 __all__ = [
     "TEMPORARY_REASONS",
@@ -63,7 +65,15 @@ class PodPriorities:
             self._counts[new.priority] += 1
 
 
-TEMPORARY_REASONS: Final = frozenset({Reason.BUDGET_SPENT, Reason.ROLLING_OUT, Reason.SIBLING_NOT_READY})
+TEMPORARY_REASONS: Final = frozenset(
+    {
+        Reason.BUDGET_SPENT,
+        Reason.HOURLY_LIMIT,
+        Reason.OUTSIDE_WINDOW,
+        Reason.ROLLING_OUT,
+        Reason.SIBLING_NOT_READY,
+    }
+)
 _ROOM_REASONS: Final = frozenset({Reason.TARGET_UNFIT, Reason.NO_TARGET})
 """Refusals that also pass if a pod is about to leave."""
 
@@ -78,7 +88,7 @@ def policy_for_manual_move(policy: Policy, handover: Handover = Handover.AUTO) -
     handovers = policy.handovers
     if handover is not Handover.AUTO:
         handovers = {**handovers, **dict.fromkeys(_HANDOVER_KINDS, handover)}
-    return replace(policy, min_pod_age=timedelta(), pod_cooldown=timedelta(), handovers=handovers)
+    return replace_settings(policy, min_pod_age=timedelta(), pod_cooldown=timedelta(), handovers=handovers)
 
 
 class _PlannerTerms(TypedDict):
@@ -99,6 +109,8 @@ class Revalidation:
         self._now = now
         self._approved: dict[str, tuple[str, str]] = {}
         """Pod and target of those that were approved a moment ago, by key: not on record yet."""
+        self._asks: dict[str, Ints] = {}
+        """What the pods of running migrations request, by key, for when pod and successor are not there."""
         self._priorities = PodPriorities(cluster.watched.pods.informer)
 
     def revalidate(
@@ -113,10 +125,12 @@ class Revalidation:
         if self._waits(migration) and state.policy.safe_evictions.mode is SafeEvictionMode.OFF:
             words = "safeEvictions.mode is off"
             return RevalidationResult(RevalidationOutcome.REFUSED, reason="SafeEvictionsOff", message=words)
-        policy = self._policy_for(migration, state.policy)
+        profile = profile_of(snapshot, state.policy, pod.namespace, pod.node)
+        policy = self._policy_for(migration, profile)
+        traits = traits_of(migration.spec.strategy)
         terms: _PlannerTerms = {
-            "urgent": migration.spec.strategy in state.urgent_strategies,
-            "recovering": traits_of(migration.spec.strategy).recovers,
+            "urgent": traits.urgent,
+            "recovering": traits.recovers,
             "steered": state.steers,
             "guarded": state.guards,
         }
@@ -131,14 +145,14 @@ class Revalidation:
             return self._without_target(placement, row, choice)
         if rejection is not None:
             return self._no(migration, snapshot, rejection)
-        target = move.target or _emptiest_node(placement, row, choice.handover, has_room_at)
+        target = move.target or _least_loaded_node(placement, row, choice.handover, policy, has_room_at)
         self._approved[migration.key] = pod.key, target
         return RevalidationResult(
             RevalidationOutcome.APPROVED, choice.handover, target, _controller_of(pod), message=choice.why
         )
 
     def _waits(self, migration: Migration) -> bool:
-        """Whether it waits for room, instead of failing."""
+        """Return whether it waits for room, instead of failing."""
         return traits_of(migration.spec.strategy).on_eviction
 
     def _without_target(self, placement: Placement, row: int, choice: HandoverChoice) -> RevalidationResult:
@@ -188,7 +202,7 @@ class Revalidation:
         if row is None or snapshot.pods.records[row].uid != migration.spec.pod.uid:
             return ""
         placement = self._with_others(migration, Placement(snapshot))
-        fits = placement.fits(row, source_stays=False) & open_nodes(snapshot)
+        fits = placement.fits(row, source_stays=False) & open_nodes(snapshot, self._runtime.current.policy)
         source = snapshot.nodes.row.get(migration.spec.source_node)
         if source is not None:
             fits[source] = False
@@ -199,19 +213,23 @@ class Revalidation:
             # A handover that was requested on eviction is not forced: the pod's owner decides.
             is_manual = migration.spec.strategy == MANUAL
             return policy_for_manual_move(policy, migration.spec.handover if is_manual else Handover.AUTO)
-        item = self._cluster.watched.migrations.get(migration.key) or {}
-        if nested_field(item, "metadata", "annotations", CONTINUES_ANNOTATION):
+        if self._continues(migration):
             # It rests where it is going, not at its stop.
             return policy_for_manual_move(policy)
+        item = self._cluster.watched.migrations.get(migration.key) or {}
         if nested_field(item, "metadata", "annotations", INCLUDES_SYSTEM_ANNOTATION) == "true":
             return replace(policy, maintenance_includes_system=True)
         return policy
 
     def _without(self, migration: Migration, snapshot: Snapshot) -> Snapshot:
-        """Its own migration is no reason for a pod not to be moved. Another one that has begun is; one that
-        begins in the same moment is kept off by the lock."""
+        """Return the snapshot in which the pod is not moving because of this migration.
+
+        Another migration of the pod that has started still counts. One that starts at the same moment is
+        stopped by the lock.
+        """
         uid = migration.spec.pod.uid
         watched = self._cluster.watched
+        snapshot = replace(snapshot, move_records=self._begun_before(migration, snapshot))
         of_pod = watched.migrations.find("pod", (migration.namespace, migration.spec.pod.name))
         others = (found for item in of_pod if (found := watched.records.migration(item)) is not None)
         if any(
@@ -221,6 +239,27 @@ class Revalidation:
             return snapshot
         return replace(snapshot, moving=snapshot.moving - {uid})
 
+    def _begun_before(self, migration: Migration, snapshot: Snapshot) -> tuple[MoveRecord, ...]:
+        """Return the moves that count for limits per hour.
+
+        Those that wait, as this one does, have no claim to start before it: else none would ever start. The
+        second step of a move was counted with the first, and must not leave the pod at its stop.
+        """
+        if self._continues(migration):
+            return ()
+        # The snapshot may not show yet what started a moment ago.
+        begun = self._approved.keys() | {each.key for each in running_migrations(self._cluster.watched)}
+        return tuple(
+            each
+            for each in snapshot.move_records
+            if each.migration != migration.key and (each.started_s is not None or each.migration in begun)
+        )
+
+    def _continues(self, migration: Migration) -> bool:
+        """Return whether it is the second step of a move."""
+        item = self._cluster.watched.migrations.get(migration.key) or {}
+        return bool(nested_field(item, "metadata", "annotations", CONTINUES_ANNOTATION))
+
     def _has_begun(self, migration: Migration) -> bool:
         phase = migration.status.phase
         return phase is MigrationPhase.IN_PROGRESS or (
@@ -229,16 +268,28 @@ class Revalidation:
 
     def _with_others(self, migration: Migration, placement: Placement) -> Placement:
         """Add the copies that don't exist yet, so that an approved move finds room beside them."""
-        pods, nodes = placement.snapshot.pods, placement.snapshot.nodes
-        for pod, target in self._under_way(migration, placement.snapshot):
-            row, node = pods.row.get(pod), nodes.row.get(target)
-            if row is not None and node is not None:
+        snapshot, known = placement.snapshot, self._asks
+        self._asks = {}
+        for key, pod, target in (
+            (migration.key, migration.pod_key, ""),
+            *self._under_way(migration, snapshot),
+        ):
+            row, node = snapshot.pods.row.get(pod), snapshot.nodes.row.get(target)
+            asks = known.get(key) if row is None else snapshot.classes[snapshot.pods.pod_class[row]].asks
+            if asks is not None:
+                self._asks[key] = asks
+            if node is not None and row is not None:
                 placement.place(row, node)
+            elif node is not None and asks is not None:
+                # The pod is evicted, and its controller has not replaced it yet.
+                placement.reserve(asks, node)
         return placement
 
-    def _under_way(self, migration: Migration, snapshot: Snapshot) -> list[tuple[str, str]]:
-        """Pods, and where their copies or replacements will be, as far as those are not seen there yet. What
-        stands for a pod that was evicted is its replacement: that may wait for the scheduler."""
+    def _under_way(self, migration: Migration, snapshot: Snapshot) -> list[tuple[str, str, str]]:
+        """Return migrations, their pods and the nodes of copies and replacements that are not seen there yet.
+
+        The replacement stands for a pod that was evicted; it may still wait for the scheduler.
+        """
         watched = self._cluster.watched
         self._approved = {
             key: at
@@ -248,11 +299,11 @@ class Revalidation:
             and known.status.phase is MigrationPhase.PENDING
         }
         on_record = [
-            (_equivalent_pod(each, snapshot, watched), each.target_node)
+            (each.key, _equivalent_pod(each, snapshot, watched), each.target_node)
             for each in running_migrations(watched)
             if each.key != migration.key and not self._is_bound(each, snapshot)
         ]
-        return [*on_record, *self._approved.values()]
+        return [*on_record, *((key, *at) for key, at in self._approved.items())]
 
     def _is_bound(self, migration: Migration, snapshot: Snapshot) -> bool:
         """Return whether the snapshot, which may be older than the caches, has the pod on its node."""
@@ -284,7 +335,7 @@ class Revalidation:
 
 
 def _equivalent_pod(migration: Migration, snapshot: Snapshot, watched: WatchedObjects) -> str:
-    """The key of a pod of the size of its copy or replacement."""
+    """Return the key of a pod of the size of its copy or replacement."""
     successor = None if migration.pod_key in snapshot.pods.row else target_of(migration, watched)
     return migration.pod_key if successor is None else successor.key
 
@@ -303,20 +354,24 @@ def _move(migration: Migration, present: Handover) -> Move:
     )
 
 
-def _emptiest_node(
-    placement: Placement, row: int, handover: Handover, has_room_at: Callable[[str], bool]
+def _least_loaded_node(
+    placement: Placement, row: int, handover: Handover, policy: Policy, has_room_at: Callable[[str], bool]
 ) -> str:
-    """The emptiest of those that can take it, and that leave no spread constraint worse if there are such.
+    """Return the least loaded node that can take the pod, if possible without worsening a spread constraint.
+
+    Nodes that are removed soon, or tainted PreferNoSchedule, only if there are no others.
 
     Nodes to which as many pods move as allowed come last: they would make the move wait.
     """
     nodes = placement.snapshot.nodes
-    fits = placement.fits(row, source_stays=handover.source_stays) & open_nodes(placement.snapshot)
-    candidates = np.flatnonzero(placement.keeping_spread(row, fits))
-    fullness = percent_of_allocatable(placement.load, nodes.allocatable)[:, [CPU, MEMORY]].max(axis=1)
-    best = min(
-        candidates.tolist(),
-        key=lambda node: (not has_room_at(nodes.records[node].name), float(fullness[node]), node),
+    fits = placement.fits(row, source_stays=handover.source_stays) & open_nodes(placement.snapshot, policy)
+    tolerations = placement.snapshot.pods.records[row].constraints.tolerations
+    last_choice = LastChoiceNodes(placement.snapshot, policy).of(tolerations, balancing=False)
+    candidates = np.flatnonzero(placement.keeping_spread(row, preferred(fits, last_choice)))
+    load = placement.load_with(row, candidates).tolist()
+    _, _, best = min(
+        (not has_room_at(nodes.records[node].name), percent, node)
+        for percent, node in zip(load, candidates.tolist(), strict=True)
     )
     return nodes.records[best].name
 

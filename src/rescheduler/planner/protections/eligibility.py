@@ -5,10 +5,14 @@ Checks that depend only on the pod template run once per template. All other che
 a strategy wants to move, because a cluster may have 150,000 pods.
 """
 
+from collections.abc import Callable
+
 from rescheduler.api.podmigration import Handover
+from rescheduler.cluster.budget_record import BudgetRecord
 from rescheduler.cluster.snapshot import Flags, Snapshot
 from rescheduler.config.policy import Policy, ZeroBudget
 from rescheduler.planner.handover_choice import HandoverChoice, ImpossibleHandover
+from rescheduler.planner.move_allowance import MoveAllowance, MoveObstacle, closed_window, malformed_limit
 from rescheduler.planner.plan import Rejection
 from rescheduler.planner.protections import pod_checks
 from rescheduler.planner.protections.pod_candidate import (
@@ -32,10 +36,10 @@ __all__ = [
     "PROTECTION_CHECKS",
     "Eligibility",
     "budget_spent",
+    "budget_unsatisfiable",
     "handover_impossible",
     "moves_under_zero_budget",
     "revision_pending",
-    "rolling_out",
     "several_budgets",
     "sibling_not_ready",
     "surplus_would_preempt",
@@ -47,10 +51,6 @@ __all__ = [
 
 def handover_impossible(candidate: PodCandidate) -> Protection | None:
     return candidate.impossible(Reason.HANDOVER_IMPOSSIBLE)
-
-
-def rolling_out(candidate: PodCandidate) -> Protection | None:
-    return candidate.impossible(Reason.ROLLING_OUT)
 
 
 def several_budgets(candidate: PodCandidate) -> Protection | None:
@@ -118,13 +118,56 @@ def surplus_would_preempt(candidate: PodCandidate) -> Protection | None:
     )
 
 
+def budget_unsatisfiable(candidate: PodCandidate) -> Protection | None:
+    """Refuse a copy that can't help: the source could not be evicted if all pods and the copy were ready."""
+    budget = _spent_budget(candidate)
+    if budget is None or candidate.handover is None or not candidate.handover.source_stays:
+        return None
+    most = candidate.context.budgets.replicas_under(budget) + 1
+    if not budget.is_computed or _allows_eviction(candidate, budget, most):
+        return None
+    return Protection(
+        f"the budget {budget.key} requires {budget.desired_healthy} healthy pods; "
+        f"with all replicas and the copy there are {most}, so none may be evicted",
+        budget.key,
+    )
+
+
 def budget_spent(candidate: PodCandidate) -> Protection | None:
+    budget = _spent_budget(candidate)
+    if budget is None:
+        return None
+    if candidate.handover is not Handover.ADOPT or not moves_under_zero_budget(candidate):
+        return Protection(f"the budget {budget.key} allows no disruption", budget.key)
+    # Siblings that are not ready may fail, too, and move at the same time: then their copies count as well.
+    is_ready = candidate.snapshot.pods.ready[candidate.row]
+    more = 1 if is_ready else candidate.policy.max_concurrent_per_workload
+    if not budget.is_computed or _allows_eviction(candidate, budget, budget.current_healthy + more):
+        return None
+    enough = "one more is not enough" if more == 1 else f"{more} more are not enough"
+    return Protection(
+        f"the budget {budget.key} allows no disruption: {budget.current_healthy} pods are healthy, "
+        f"{budget.desired_healthy} are required, and {enough}",
+        budget.key,
+    )
+
+
+def _spent_budget(candidate: PodCandidate) -> BudgetRecord | None:
+    """Return the one budget that guards the pod, if it allows no disruption now."""
     budgets = candidate.context.budgets.guarding(candidate.row)
     if len(budgets) != 1 or candidate.handover is None or disruptions_left(budgets[0]) > 0:
         return None
-    if candidate.handover is Handover.ADOPT and moves_under_zero_budget(candidate):
-        return None
-    return Protection(f"the budget {budgets[0].key} allows no disruption", budgets[0].key)
+    return budgets[0]
+
+
+def _allows_eviction(candidate: PodCandidate, budget: BudgetRecord, healthy: int) -> bool:
+    """Return whether the pod may be evicted when so many are healthy, as the API server has it.
+
+    A pod that is not ready is not one of them, so it may go when the others are enough.
+    """
+    if candidate.snapshot.pods.ready[candidate.row]:
+        return healthy > budget.desired_healthy
+    return healthy >= budget.desired_healthy
 
 
 def moves_under_zero_budget(candidate: PodCandidate) -> bool:
@@ -166,7 +209,10 @@ def _out_of_order(candidate: PodCandidate, readiness: ReplicaReadiness) -> Prote
 
 
 def _one_too_many(candidate: PodCandidate, readiness: ReplicaReadiness) -> Protection | None:
-    """Without a budget, allow one missing replica, as the budget that an eviction creates does."""
+    """Refuse if the workload would lack more than one replica without a budget.
+
+    That is what the budget allows that an eviction creates.
+    """
     if not candidate.snapshot.pods.ready[candidate.row] or candidate.context.budgets.covering(candidate.row):
         return None
     replicas = candidate.context.replicas(candidate.row)
@@ -190,6 +236,16 @@ def revision_pending(candidate: PodCandidate) -> Protection | None:
     )
 
 
+def _unless_urgent(find: Callable[[PodCandidate], MoveObstacle | None]) -> ProtectionCheck:
+    """Return a check that holds back moves for a better placement only."""
+
+    def check(candidate: PodCandidate) -> Protection | None:
+        obstacle = None if candidate.urgent else find(candidate)
+        return None if obstacle is None else Protection(obstacle.detail, obstacle.by)
+
+    return check
+
+
 _Checks = tuple[tuple[Reason, ProtectionCheck], ...]
 _Finding = tuple[Reason, Protection]
 
@@ -200,11 +256,14 @@ _POD_CHECKS: _Checks = (
     (Reason.TERMINATING, pod_checks.terminating),
     (Reason.UNSCHEDULED, pod_checks.unscheduled),
     (Reason.NODE_UNKNOWN, pod_checks.node_unknown),
+    (Reason.NODE_NOT_SELECTED, pod_checks.node_not_selected),
     (Reason.ALREADY_MOVING, pod_checks.already_moving),
     (Reason.COOLING_DOWN, pod_checks.cooling_down),
     (Reason.TOO_YOUNG, pod_checks.too_young),
     (Reason.NOT_SAFE_TO_EVICT, pod_checks.not_safe_to_evict),
     (Reason.DO_NOT_DISRUPT, pod_checks.do_not_disrupt),
+    (Reason.PREFERS_NO_EVICTION, pod_checks.prefers_no_eviction),
+    (Reason.EVICTION_HANDLED, pod_checks.eviction_handled),
     (Reason.FAILING, pod_checks.failing),
     (Reason.RECOVERED, pod_checks.recovered),
 )
@@ -215,6 +274,7 @@ _TEMPLATE_CHECKS: _Checks = (
     (Reason.BARE_POD, pod_checks.bare_pod),
     (Reason.OWN_POD, pod_checks.own_pod),
     (Reason.EXCLUDED_NAMESPACE, pod_checks.excluded_namespace),
+    (Reason.NAMESPACE_NOT_SELECTED, pod_checks.namespace_not_selected),
     (Reason.SYSTEM_POD, pod_checks.system_pod),
     (Reason.PRIORITY_TOO_HIGH, pod_checks.priority_too_high),
     (Reason.OPTED_OUT, pod_checks.opted_out),
@@ -224,32 +284,37 @@ _TEMPLATE_CHECKS: _Checks = (
     (Reason.SCHEDULING_GROUP, pod_checks.scheduling_group),
     (Reason.OTHER_SCHEDULER, pod_checks.other_scheduler),
     (Reason.NODE_NAME_IN_TEMPLATE, pod_checks.node_name_in_template),
-    (Reason.LOCAL_STORAGE, pod_checks.local_storage),
     (Reason.VOLUME_UNKNOWN, pod_checks.volume_unknown),
     (Reason.CLAIM_SHARED, pod_checks.claim_shared),
     (Reason.MARKS_IN_TEMPLATE, pod_checks.marks_in_template),
     (Reason.HANDOVER_IMPOSSIBLE, handover_impossible),
-    (Reason.ROLLING_OUT, rolling_out),
+    (Reason.COPY_RESTRICTED, pod_checks.copy_restricted),
+    (Reason.ROLLING_OUT, lambda pod: pod.impossible(Reason.ROLLING_OUT)),
     (Reason.TOO_FEW_REPLICAS, too_few_replicas),
+    (Reason.LIMIT_MALFORMED, _unless_urgent(lambda pod: malformed_limit(pod.snapshot, pod.row))),
+    (Reason.OUTSIDE_WINDOW, _unless_urgent(lambda pod: closed_window(pod.snapshot, pod.row))),
 )
 
 _MOVE_CHECKS: _Checks = (
+    (Reason.LOCAL_STORAGE, pod_checks.local_storage),  # annotations of the pod count, too
     (Reason.REVISION_PENDING, revision_pending),
     (Reason.UNSTEERED, unsteered),
     (Reason.TOLERATES_CORDON, tolerates_own_cordon),
     (Reason.SURPLUS_WOULD_PREEMPT, surplus_would_preempt),
     (Reason.SEVERAL_BUDGETS, several_budgets),
+    (Reason.BUDGET_UNSATISFIABLE, budget_unsatisfiable),
     (Reason.SIBLING_NOT_READY, sibling_not_ready),
     (Reason.BUDGET_SPENT, budget_spent),
+    (Reason.HOURLY_LIMIT, _unless_urgent(lambda pod: pod.context.allowance.spent(pod.row))),
 )
 
 PROTECTION_CHECKS = (*_POD_CHECKS, *_TEMPLATE_CHECKS, *_MOVE_CHECKS)
-"""In this order: the first that applies is the one a plan names, `explain` names them all."""
+"""The checks in order: a plan names the first that applies, `explain` names them all."""
 
 
 class Eligibility:
-    """For strategies of one kind: those whose pods have to go (`urgent`), or the others; among the urgent,
-    the one for pods that keep failing (`recovering`)."""
+    """Decide which pods may move, for one kind of strategies: urgent ones, the one for failing pods
+    (`recovering`), or the others."""
 
     def __init__(
         self,
@@ -274,11 +339,15 @@ class Eligibility:
     def budgets(self) -> DisruptionBudgets:
         return self._context.budgets
 
+    @property
+    def allowance(self) -> MoveAllowance:
+        return self._context.allowance
+
     def name_of(self, row: int) -> str:
         return self._context.snapshot.pods.records[row].key
 
     def refusal(self, row: int) -> Rejection | None:
-        """The first thing that protects the pod, or None if it may be moved."""
+        """Return the first check that protects the pod, or None if it may be moved."""
         if row not in self._refusals:
             self._refusals[row] = self._first_protection(row)
         return self._refusals[row]
@@ -325,6 +394,6 @@ def _first(candidate: PodCandidate, checks: _Checks) -> _Finding | None:
     return None
 
 
-def _rejection(candidate: PodCandidate, found: _Finding) -> Rejection:
-    reason, protection = found
+def _rejection(candidate: PodCandidate, finding: _Finding) -> Rejection:
+    reason, protection = finding
     return Rejection(candidate.pod.key, reason, protection.by, protection.detail)

@@ -15,6 +15,7 @@ from rescheduler.cluster.snapshot import NO_ROW, Flags, Ints, PodClass, Snapshot
 from rescheduler.cluster.workload_record import WorkloadRecord, controller_of
 from rescheduler.config.policy import Policy
 from rescheduler.planner.handover_choice import HandoverChoice, HandoverChooser, ImpossibleHandover
+from rescheduler.planner.move_allowance import MoveAllowance
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.workload_availability import (
     DisruptionBudgets,
@@ -31,14 +32,14 @@ TemplateKey = tuple[int, int, tuple[OwnerReference, ...] | str]
 
 
 class Protection(NamedTuple):
-    """Why a question is answered with no."""
+    """The reason why a pod must not move."""
 
     detail: str
     by: str = ""
 
 
 class ProtectionContext:
-    """What is the same for all pods of a snapshot, and what is found out about their workloads."""
+    """The values that all pods of a snapshot share, and what is known about their workloads."""
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class ProtectionContext:
         """[node]: where no replacement comes back to; more may be added while a plan is made."""
         self.budgets = DisruptionBudgets(snapshot)
         self.preemption = Preemption(snapshot)
+        self.allowance = MoveAllowance(snapshot, policy)
         self._workload_readiness = WorkloadReadiness(snapshot)
         self._handovers = HandoverChooser(snapshot, policy)
         self._choices: dict[TemplateKey, HandoverChoice | ImpossibleHandover] = {}
@@ -100,13 +102,13 @@ class ProtectionContext:
         return found
 
     def _is_seen(self, row: int) -> bool:
-        """Whether its controller has seen the newest state of its workload. Of a Deployment, also our own
-        record is a change that it looks at, and a moment later it is no rollout any more."""
+        """Return whether its controller has seen the newest state of its workload. Of a Deployment, also our
+        own record is a change that it looks at, and a moment later it is no rollout any more."""
         record = self.record(row)
         return record is None or record.observed_generation >= record.generation
 
     def other_revision(self, row: int) -> str:
-        """The revision that its successor would have, if that is another than its own."""
+        """Return the revision that its successor would have, if it differs from its own."""
         pod = self.snapshot.pods.records[row]
         owner = pod.owner
         if owner is None or owner.kind != "StatefulSet":
@@ -155,7 +157,7 @@ class ProtectionContext:
 
 @dataclass(slots=True)
 class PodCandidate:
-    """The fields are plain, because many checks read them for many pods."""
+    """A pod that may be moved. The fields are plain, because many checks read them for many pods."""
 
     row: int
     pod: PodRecord
@@ -177,11 +179,11 @@ class PodCandidate:
 
     @property
     def handover(self) -> Handover | None:
-        """None if there is no way to move it."""
+        """Return the handover; None if there is no way to move the pod."""
         return self.choice.handover if isinstance(self.choice, HandoverChoice) else None
 
     def impossible(self, reason: Reason) -> Protection | None:
-        """Return whether that is why there is none."""
+        """Return the protection if this reason is why there is no handover."""
         choice = self.choice
         if isinstance(choice, ImpossibleHandover) and choice.reason is reason:
             return Protection(choice.detail, choice.by)
@@ -199,4 +201,4 @@ def _with_other_revision(choice: HandoverChoice, pod: PodRecord, revision: str) 
 
 
 ProtectionCheck = Callable[[PodCandidate], Protection | None]
-"""Answered with None if the pod may be moved, as far as that is concerned."""
+"""Returns None if this check does not protect the pod."""

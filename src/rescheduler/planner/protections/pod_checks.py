@@ -4,9 +4,18 @@ import fnmatch
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from kubevalues.duration import short_duration
-from rescheduler.api.well_known_names import MIGRATION_TIME_ANNOTATION, RESCHEDULING_LABEL
-from rescheduler.cluster.pod_record import is_rescheduler_pod
+from kubevalues.duration import parse_duration, short_duration
+from rescheduler.api.podmigration import Handover
+from rescheduler.api.well_known_names import (
+    DO_NOT_DISRUPT_ADDED_ANNOTATION,
+    KARPENTER_DO_NOT_DISRUPT_ANNOTATION,
+    MIGRATION_TIME_ANNOTATION,
+    PRIVILEGED_COPIES_LABEL,
+    RESCHEDULING_LABEL,
+)
+from rescheduler.cluster.pod_classes import owner_chain
+from rescheduler.cluster.pod_record import HOST_PATH_VOLUME, handles_own_eviction, is_rescheduler_pod
+from rescheduler.cluster.snapshot import is_selected_namespace, is_selected_node
 from rescheduler.cluster.workload_record import controller_of
 from rescheduler.planner.handover_choice import exclusive_claims, local_data, unknown_claim
 from rescheduler.planner.protections.pod_candidate import PodCandidate, Protection
@@ -18,8 +27,10 @@ __all__ = [
     "bare_pod",
     "claim_shared",
     "cooling_down",
+    "copy_restricted",
     "daemon_set_pod",
     "do_not_disrupt",
+    "eviction_handled",
     "excluded_by_selector",
     "excluded_namespace",
     "failing",
@@ -30,13 +41,16 @@ __all__ = [
     "marks_in_template",
     "mirror_pod",
     "moves_system_pods",
+    "namespace_not_selected",
     "node_name_in_template",
+    "node_not_selected",
     "node_unknown",
     "not_safe_to_evict",
     "opted_out",
     "other_scheduler",
     "own_pod",
     "owner_unknown",
+    "prefers_no_eviction",
     "priority_too_high",
     "recovered",
     "resource_claims",
@@ -50,8 +64,8 @@ __all__ = [
 
 _MIRROR = "kubernetes.io/config.mirror"
 _SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-_HAVE_OWNERS = frozenset({"ReplicaSet", "Job"})
-_DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+_EVICT = "descheduler.alpha.kubernetes.io/evict"
+_PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 
 
 def mirror_pod(candidate: PodCandidate) -> Protection | None:
@@ -77,14 +91,23 @@ def finished(candidate: PodCandidate) -> Protection | None:
 def terminating(candidate: PodCandidate) -> Protection | None:
     if candidate.pod.is_terminating:
         return Protection("it is being deleted")
-    owner = candidate.owner
-    while owner is not None:
-        record = controller_of(candidate.snapshot.controllers, candidate.pod.namespace, owner)
-        if record is not None and record.deleted_s is not None:
-            return Protection(f"its {record.kind} is being deleted", f"{record.kind}/{record.name}")
-        # Of the kinds that we read, none stands above a Deployment or a CronJob.
-        owner = record.owner if record is not None and record.kind in _HAVE_OWNERS else None
+    for each in owner_chain(candidate.pod.namespace, candidate.owner, candidate.snapshot.controllers):
+        if each.deleted_s is not None:
+            return Protection(f"its {each.kind} is being deleted", f"{each.kind}/{each.name}")
     return None
+
+
+def copy_restricted(candidate: PodCandidate) -> Protection | None:
+    """Predict what the admission policy for copies refuses (`install/copy_policies.py`). What the service
+    account of the pod may do is known to the API server only."""
+    if not candidate.policy.restricted_copies or candidate.handover not in {Handover.ADOPT, Handover.COPY}:
+        return None
+    labels = candidate.snapshot.namespaces.get(candidate.pod.namespace) or {}
+    if labels.get(PRIVILEGED_COPIES_LABEL) == "true":
+        return None
+    paths = (f"hostPath {each.name}" for each in candidate.pod.volumes if each.kind == HOST_PATH_VOLUME)
+    access = candidate.pod.shape.host_access or next(paths, "")
+    return Protection(f"its copy would have access to the host: {access}") if access else None
 
 
 def unscheduled(candidate: PodCandidate) -> Protection | None:
@@ -96,6 +119,13 @@ def node_unknown(candidate: PodCandidate) -> Protection | None:
     if node and node not in candidate.snapshot.nodes.row:
         return Protection(f"its node {node} does not exist", node)
     return None
+
+
+def node_not_selected(candidate: PodCandidate) -> Protection | None:
+    if is_selected_node(candidate.snapshot, candidate.policy, candidate.pod.node):
+        return None
+    detail = f"nodeSelector {candidate.policy.node_selector} does not match node {candidate.pod.node}"
+    return Protection(detail, candidate.pod.node)
 
 
 def already_moving(candidate: PodCandidate) -> Protection | None:
@@ -114,7 +144,7 @@ def cooling_down(candidate: PodCandidate) -> Protection | None:
 
 
 def _last_moves(candidate: PodCandidate) -> Iterator[tuple[float, str]]:
-    """When, in seconds since 1970, 0 for never; and what it was."""
+    """Yield when the pod moved last, in seconds since 1970 (0 for never), and what that move was."""
     if candidate.urgent:
         # It has to go, however lately it came. But what did not work a minute ago will hardly work now.
         yield candidate.snapshot.failed_moves.get(candidate.pod.uid, 0.0), "its migration failed"
@@ -125,8 +155,8 @@ def _last_moves(candidate: PodCandidate) -> Iterator[tuple[float, str]]:
 
 
 def too_young(candidate: PodCandidate) -> Protection | None:
-    if candidate.context.recovering:
-        return None
+    if candidate.urgent:
+        return None  # pods that came from the node that was drained a minute ago have to leave this one, too
     age, least = (
         candidate.snapshot.taken_at_s - candidate.pod.created_s,
         candidate.policy.min_pod_age.total_seconds(),
@@ -158,11 +188,37 @@ def not_safe_to_evict(candidate: PodCandidate) -> Protection | None:
 
 
 def do_not_disrupt(candidate: PodCandidate) -> Protection | None:
-    return (
-        Protection(f'it has the annotation {_DO_NOT_DISRUPT}: "true"')
-        if candidate.pod.annotations.get(_DO_NOT_DISRUPT) == "true"
-        else None
-    )
+    """Refuse as Karpenter does: `true`, or how long after its start the pod must not be disrupted."""
+    value = candidate.pod.annotations.get(KARPENTER_DO_NOT_DISRUPT_ANNOTATION, "")
+    if not value or DO_NOT_DISRUPT_ADDED_ANNOTATION in candidate.pod.annotations:
+        return None  # our own migration has set it, for Karpenter alone
+    if value == "true":
+        return Protection(f'it has the annotation {KARPENTER_DO_NOT_DISRUPT_ANNOTATION}: "true"')
+    try:
+        length = parse_duration(value)
+    except ValueError:
+        return None
+    started_s = candidate.pod.started_s
+    ago_s = 0.0 if started_s is None else candidate.snapshot.taken_at_s - started_s
+    if ago_s >= length.total_seconds():
+        return None
+    words = f'it has the annotation {KARPENTER_DO_NOT_DISRUPT_ANNOTATION}: "{short_duration(length)}"'
+    return Protection(f"{words}, and started {_span(ago_s)} ago")
+
+
+def prefers_no_eviction(candidate: PodCandidate) -> Protection | None:
+    """Refuse if the annotation asks for it and the move isn't urgent; drains move such a pod, as with
+    descheduler."""
+    if candidate.urgent or _PREFER_NO_EVICTION not in candidate.pod.annotations:
+        return None
+    return Protection(f"it has the annotation {_PREFER_NO_EVICTION}")
+
+
+def eviction_handled(candidate: PodCandidate) -> Protection | None:
+    """Leave virtual machines to KubeVirt: a copy of a virt-launcher pod would be of no use."""
+    if not handles_own_eviction(candidate.pod):
+        return None
+    return Protection("another component moves it when it is evicted", candidate.owner_name)
 
 
 def _seconds(moment: str | None) -> float:
@@ -175,7 +231,7 @@ def _seconds(moment: str | None) -> float:
 
 
 def _span(seconds: float) -> str:
-    """Clocks differ: what is said to be still to come was just now."""
+    """Return a duration in words. Clocks differ, so a negative one counts as zero."""
     return short_duration(timedelta(seconds=round(max(seconds, 0.0))))
 
 
@@ -221,6 +277,15 @@ def excluded_namespace(candidate: PodCandidate) -> Protection | None:
     if excluded and not moves_system_pods(candidate):
         return Protection(f"namespace {candidate.pod_class.namespace} is excluded")
     return None
+
+
+def namespace_not_selected(candidate: PodCandidate) -> Protection | None:
+    name, selector = candidate.pod_class.namespace, candidate.policy.namespace_selector
+    if is_selected_namespace(candidate.snapshot, candidate.policy, name) or moves_system_pods(candidate):
+        return None
+    if name not in candidate.snapshot.namespaces:
+        return Protection(f"the labels of namespace {name} are not known; namespaceSelector is {selector}")
+    return Protection(f"namespaceSelector {selector} does not match namespace {name}")
 
 
 def system_pod(candidate: PodCandidate) -> Protection | None:
@@ -289,9 +354,12 @@ def node_name_in_template(candidate: PodCandidate) -> Protection | None:
 
 
 def local_storage(candidate: PodCandidate) -> Protection | None:
-    if candidate.policy.include_local_storage:
+    annotations = candidate.pod.annotations
+    # Its owner says that the node autoscaler, or the descheduler, may evict it in spite of such data.
+    is_expendable = annotations.get(_SAFE_TO_EVICT) == "true" or _EVICT in annotations
+    if candidate.policy.include_local_storage or is_expendable:
         return None
-    # What a pod that keeps failing has in an emptyDir is of no use to anybody.
+    # The emptyDir of a pod that keeps failing is of no use.
     replaceable = candidate.is_owned_by("ReplicaSet") or candidate.context.recovering
     kept = local_data(candidate.pod_class, candidate.snapshot.storage, replaceable=replaceable)
     return Protection(f"it has {kept}") if kept else None
@@ -307,7 +375,10 @@ def volume_unknown(candidate: PodCandidate) -> Protection | None:
 
 
 def claim_shared(candidate: PodCandidate) -> Protection | None:
-    """The scheduler would not mind, but the volume can't be attached to a second node."""
+    """Refuse if other pods use a claim whose volume can't be attached to a second node.
+
+    The scheduler would allow it.
+    """
     for claim in exclusive_claims(candidate.pod_class, candidate.snapshot.storage):
         others = candidate.context.users_of_claim(claim) - 1
         if others > 0:
@@ -317,7 +388,8 @@ def claim_shared(candidate: PodCandidate) -> Protection | None:
 
 
 def marks_in_template(candidate: PodCandidate) -> Protection | None:
-    """A migration sets these labels on the pod and removes them: its controller would no longer know it."""
+    """Return the migration labels in the pod's template: a migration sets and removes them, so the controller
+    would no longer recognize the pod."""
     controller = controller_of(candidate.snapshot.controllers, candidate.pod.namespace, candidate.owner)
     for record in (controller, candidate.context.record(candidate.row)):
         if record is not None and record.own_migration_labels:

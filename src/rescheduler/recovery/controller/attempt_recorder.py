@@ -20,8 +20,8 @@ from rescheduler.api.podmigration import (
     Handover,
     Migration,
     MigrationPhase,
+    traits_of,
 )
-from rescheduler.api.strategy_traits import traits_of
 from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster

@@ -9,13 +9,14 @@ from typing import Final
 
 from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION, FAILED_ATTEMPTS_ANNOTATION
 from rescheduler.cluster.object_meta import OwnerKey, OwnerReference
+from rescheduler.cluster.pod_classes import controllers_above
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import nested_field, owner_key_of_workload
 from rescheduler.cluster.workload_record import WORKLOAD_KINDS, WorkloadRecord
 from rescheduler.config.policy import FailedPodsPolicy
 from rescheduler.kube.api_resources import Object
-from rescheduler.recovery.recovery_decision import RETRIES_ANNOTATION, controllers_above
+from rescheduler.recovery.recovery_decision import RETRIES_ANNOTATION
 from rescheduler.recovery.replica_lineage import KSE_ANNOTATIONS
 from rescheduler.recovery.workload_examination import (
     LedgerHolder,

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from rescheduler.api.strategy_traits import traits_of
+from rescheduler.api.podmigration import traits_of
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
@@ -31,6 +31,7 @@ from rescheduler.recovery.controller.recovery_report import (
     RecoveryEvents,
     RecoveryReport,
 )
+from rescheduler.recovery.failing_pods import started_there
 
 __all__ = [
     "LOST_NODES_KEY",
@@ -158,7 +159,7 @@ _WORKERS: Final = 2
 _SOON_S: Final = 0.1
 """Pods of a tree often change together: one examination is enough for all of them."""
 _ASK_AGAIN_S: Final = 30.0
-"""While recovery is paused or the caches are stale."""
+"""Seconds between two tries while recovery is paused or the caches are stale."""
 
 
 class RecoveryController:
@@ -170,7 +171,7 @@ class RecoveryController:
         now: Callable[[], datetime],
         listener: FailureListener,
     ) -> None:
-        """The caller runs `cluster`, which must outlive the controller."""
+        """Prepare the controller. The caller runs `cluster`, which must outlive the controller."""
         self._cluster = cluster
         self._runtime = runtime
         self._now = now
@@ -189,7 +190,8 @@ class RecoveryController:
         """Return which pods fail, which have no attempts left, and which nodes are suspect."""
         made_s = {node.name: node.created_s for node in self._cluster.watched.nodes}
         terms, now_s = self._runtime.current.policy.failed_pods, self._now().timestamp()
-        return self._examinations.report(terms, made_s, self._observed, now_s)
+        started = started_there(self._cluster.present, terms)
+        return self._examinations.report(terms, made_s, self._observed, now_s, started)
 
     def _state_changed(self, before: RuntimeState, after: RuntimeState) -> None:
         """Examine everything again under another policy, from what is known already."""

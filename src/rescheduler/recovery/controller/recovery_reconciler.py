@@ -12,17 +12,18 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
-from rescheduler.api.strategy_traits import traits_of
+from rescheduler.api.podmigration import traits_of
 from rescheduler.api.well_known_names import STEERED_BY_ANNOTATION
 from rescheduler.cluster.pod_constraints import avoided_nodes
 from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.cluster.snapshot import profile_of
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.config.policy import Policy
 from rescheduler.kube.client import Client
 from rescheduler.migrations.runtime_state import RuntimeStateHolder
 from rescheduler.planner.protections.eligibility import Eligibility
-from rescheduler.planner.reasons import Reason
+from rescheduler.planner.reasons import ALWAYS_PROTECTED
 from rescheduler.recovery.attempt_ledger import AttemptLedger
 from rescheduler.recovery.controller.attempt_recorder import LedgerWriter, with_failed_copies
 from rescheduler.recovery.controller.owner_trees import OwnerTrees
@@ -74,37 +75,22 @@ def with_nodes_forgotten(ledger: AttemptLedger, pod: PodRecord) -> AttemptLedger
     return ledger
 
 
-_ALWAYS_PROTECTED: Final = frozenset(
-    {
-        Reason.MIRROR_POD,
-        Reason.NOT_SAFE_TO_EVICT,
-        Reason.DO_NOT_DISRUPT,
-        Reason.EXCLUDED_NAMESPACE,
-        Reason.SYSTEM_POD,
-        Reason.PRIORITY_TOO_HIGH,
-        Reason.OPTED_OUT,
-        Reason.EXCLUDED_BY_SELECTOR,
-    }
-)
-"""Protections that don't depend on the handover or on the target. Such pods are never restarted or
-removed."""
-
-
 def protected_because(cluster: WatchedCluster, policy: Policy, pod: PodRecord) -> str:
     """Return why a pod must not be touched; empty if nothing protects it."""
     snapshot = cluster.snapshot()
     row = snapshot.pods.row.get(pod.key)
     if row is None or snapshot.pods.records[row].uid != pod.uid:
         return "it no longer exists"
+    policy = profile_of(snapshot, policy, pod.namespace, pod.node)
     refusals = Eligibility(snapshot, policy, urgent=True, recovering=True).refusals(row)
-    return next((each.detail for each in refusals if each.reason in _ALWAYS_PROTECTED), "")
+    return next((each.detail for each in refusals if each.reason in ALWAYS_PROTECTED), "")
 
 
 _PERFORMED_HERE: Final = (RestartInPlace, ForceDelete)
 """What the reconciler does itself, and not a migration or the controller of the pod."""
 _RECORDED_HERE: Final = (*_PERFORMED_HERE, RecordOnly, RetriesExhausted)
 _ASK_AGAIN_S: Final = 30.0
-"""While recovery is paused."""
+"""Seconds between two tries while recovery is paused."""
 
 
 class RecoveryReconciler:

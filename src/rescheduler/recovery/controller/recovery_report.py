@@ -22,7 +22,12 @@ from rescheduler.config.policy import FailedPodsPolicy
 from rescheduler.kube.api_resources import Object, split_key
 from rescheduler.kube.event_recorder import EventRecorder, InvolvedObject
 from rescheduler.recovery.controller.owner_trees import OwnerTrees
-from rescheduler.recovery.failing_pods import find_suspect_nodes, next_expiry_s, workload_failures_of
+from rescheduler.recovery.failing_pods import (
+    StartedThere,
+    find_suspect_nodes,
+    next_expiry_s,
+    workload_failures_of,
+)
 from rescheduler.recovery.recovery_decision import (
     RETRIES_ANNOTATION,
     NoAction,
@@ -93,6 +98,7 @@ class ExaminationCache:
         made_s: Mapping[str, float],
         observed: Mapping[str, Collection[str]],
         now_s: float,
+        started_there: StartedThere,
     ) -> RecoveryReport:
         """Summarise all trees. `made_s` says when each node was created; `observed` as in
         `workload_failures_of`."""
@@ -102,15 +108,15 @@ class ExaminationCache:
             for replica in seen.failing
             if _is_requested(replica)
         ]
-        witnesses = [workload_failures_of(seen, observed, now_s) for seen in self._seen.values()]
-        found = find_suspect_nodes(witnesses, made_s, terms, now_s)
+        workload_failures = [workload_failures_of(seen, observed, now_s) for seen in self._seen.values()]
+        found = find_suspect_nodes(workload_failures, made_s, terms, now_s, started_there=started_there)
         return RecoveryReport(
             failing=tuple(_failing_pod_status(replica) for replica in failing),
             exhausted=tuple(
                 replica.pod.key for replica in failing if isinstance(replica.decision, RetriesExhausted)
             ),
             suspects=found,
-            changes_s=next_expiry_s(witnesses, terms, now_s),
+            changes_s=next_expiry_s(workload_failures, terms, now_s),
         )
 
 

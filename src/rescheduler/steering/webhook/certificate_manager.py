@@ -19,10 +19,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from kubevalues.connections import server_tls_context
-from rescheduler.api.structured_log import log_event
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import SECRETS, Object
 from rescheduler.kube.client import Client
+from rescheduler.kube.event_recorder import log_event
 from rescheduler.kube.informer import Informer, ListOptions
 from rescheduler.kube.work_queue import background_task
 from rescheduler.steering.webhook.certificate_secret import CertificateSecret, ServingCredentials
@@ -43,13 +43,13 @@ class ReloadableTLS:
         self._public: ssl.SSLContext | None = None
         self._mutual: ssl.SSLContext | None = None
 
-    def load(self, found: ServingCredentials) -> bool:
+    def load(self, credentials: ServingCredentials) -> bool:
         """Load credentials, and return whether the serving certificate is a new one."""
-        before, self._loaded = self._loaded, found
-        if found != before:
-            self._public = server_tls_context(found.serving.certificate, found.serving.key)
-            self._mutual = _mutual_tls_context(found)
-        return before is None or found.serving != before.serving
+        before, self._loaded = self._loaded, credentials
+        if credentials != before:
+            self._public = server_tls_context(credentials.serving.certificate, credentials.serving.key)
+            self._mutual = _mutual_tls_context(credentials)
+        return before is None or credentials.serving != before.serving
 
     def public(self) -> ssl.SSLContext:
         """Return the context for clients without a certificate."""
@@ -62,10 +62,10 @@ class ReloadableTLS:
         return self._mutual
 
 
-def _mutual_tls_context(found: ServingCredentials) -> ssl.SSLContext:
-    context = server_tls_context(found.serving.certificate, found.serving.key)
+def _mutual_tls_context(credentials: ServingCredentials) -> ssl.SSLContext:
+    context = server_tls_context(credentials.serving.certificate, credentials.serving.key)
     context.verify_mode = ssl.CERT_REQUIRED
-    context.load_verify_locations(cadata=found.trusted.decode())
+    context.load_verify_locations(cadata=credentials.trusted.decode())
     # A resumed session would skip the check of the client certificate.
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
@@ -149,7 +149,7 @@ class CertificateManager:
                     await self._changed.wait()
 
     async def _sync_and_wait_s(self) -> float:
-        """Sync, and return how long to wait if nothing changes."""
+        """Update the certificates once, and return how long to wait if nothing changes."""
         try:
             found = await self._sync()
         except errors.NotFound as error:

@@ -40,10 +40,10 @@ from kubevalues.x509_certificates import (
     parse_certificate,
     subject_names,
 )
-from rescheduler.api.structured_log import log_event
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import SECRETS, Object, key_of
 from rescheduler.kube.client import Client
+from rescheduler.kube.event_recorder import log_event
 from rescheduler.steering.webhook.webhook_configurations import WEBHOOK_SECRET
 
 __all__ = [
@@ -108,31 +108,35 @@ def renew_credentials(
     return found
 
 
-def next_renewal_at(found: ServingCredentials, lifetimes: CertificateLifetimes) -> datetime:
+def next_renewal_at(credentials: ServingCredentials, lifetimes: CertificateLifetimes) -> datetime:
     """Return when the next renewal is due."""
-    return min(_due_times(found, lifetimes))
+    return min(_due_times(credentials, lifetimes))
 
 
-def _due_times(found: ServingCredentials, lifetimes: CertificateLifetimes) -> Iterator[datetime]:
-    yield found.serving.due_at
-    yield found.successor.made_at + lifetimes.overlap if found.successor else found.authority.due_at
-    yield from (_expiry(each) for each in found.predecessors)
+def _due_times(credentials: ServingCredentials, lifetimes: CertificateLifetimes) -> Iterator[datetime]:
+    yield credentials.serving.due_at
+    yield (
+        credentials.successor.made_at + lifetimes.overlap
+        if credentials.successor
+        else credentials.authority.due_at
+    )
+    yield from (_expiry(each) for each in credentials.predecessors)
 
 
 def _with_successor(
-    found: ServingCredentials, now: datetime, lifetimes: CertificateLifetimes
+    credentials: ServingCredentials, now: datetime, lifetimes: CertificateLifetimes
 ) -> ServingCredentials:
-    trusted = tuple(each for each in found.predecessors if now < _expiry(each))
-    if trusted != found.predecessors:
-        found = replace(found, predecessors=trusted)
-    if found.successor is None:
-        if now < found.authority.due_at:
-            return found
-        return replace(found, successor=_authority(now, lifetimes))
-    if now < found.successor.made_at + lifetimes.overlap:
-        return found
-    before = (found.authority.certificate, *found.predecessors)
-    return replace(found, authority=found.successor, successor=None, predecessors=before)
+    trusted = tuple(each for each in credentials.predecessors if now < _expiry(each))
+    if trusted != credentials.predecessors:
+        credentials = replace(credentials, predecessors=trusted)
+    if credentials.successor is None:
+        if now < credentials.authority.due_at:
+            return credentials
+        return replace(credentials, successor=_authority(now, lifetimes))
+    if now < credentials.successor.made_at + lifetimes.overlap:
+        return credentials
+    before = (credentials.authority.certificate, *credentials.predecessors)
+    return replace(credentials, authority=credentials.successor, successor=None, predecessors=before)
 
 
 def _expiry(pem: bytes) -> datetime:
@@ -192,8 +196,8 @@ class CertificateSecret:
                 log_event(log, logging.DEBUG, "CertificateConflict", words)
         return await self._credentials()
 
-    def next_renewal_at(self, found: ServingCredentials) -> datetime:
-        return next_renewal_at(found, self._lifetimes)
+    def next_renewal_at(self, credentials: ServingCredentials) -> datetime:
+        return next_renewal_at(credentials, self._lifetimes)
 
     def unsaved(self) -> ServingCredentials:
         """Return credentials to serve without a Secret. API servers don't trust them, but kubelet probes

@@ -16,6 +16,7 @@ from rescheduler.api.daemon_status import STATE_CONFIG_MAP, UnreadableState, dec
 from rescheduler.api.podmigration import Migration, UnreadableMigration, decode_migration
 from rescheduler.cluster.budget_record import BudgetRecord
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.cluster.node_record import in_maintenance, leaving_because
 from rescheduler.cluster.object_meta import OwnerReference, UnreadableObject
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_objects import RecordCaches
@@ -121,7 +122,7 @@ class EvictionCaches:
     def __init__(self, client: Client, migrations: Informer[Object], daemon: DaemonPresence) -> None:
         self.daemon = daemon
         self._migrations = migrations
-        self._pods = Informer(client, PODS)
+        self._pods = Informer(client, PODS, indices={"set": _stateful_set_of})
         self._nodes = Informer(client, NODES)
         self._workloads = {
             each.kind: Informer(client, _workload_resource(each))
@@ -148,7 +149,7 @@ class EvictionCaches:
 
     @property
     def is_ready(self) -> bool:
-        """Whether everything is known, and followed."""
+        """Return whether every informer has synced and follows the server."""
         return self._migrations.is_fresh and all(each.is_fresh for each in self._informers)
 
     @property
@@ -176,7 +177,7 @@ class EvictionCaches:
         top = owner
         if owner is not None and owner.kind == "ReplicaSet" and owner.owner is not None:
             top = self._workload(pod.namespace, owner.owner) or owner
-        namespace = self._namespaces.get(pod.namespace)
+        namespace = (self._namespaces.get(pod.namespace) or {}).get("metadata", {})
         return replace(
             template,
             policy=policy,
@@ -184,10 +185,33 @@ class EvictionCaches:
             node=self._nodes.get(pod.node),
             owner=owner,
             top=top,
-            namespace_annotations=(namespace or {}).get("metadata", {}).get("annotations", _NO_ANNOTATIONS),
+            namespace_annotations=namespace.get("annotations", _NO_ANNOTATIONS),
+            namespace_labels=namespace.get("labels"),
             budgets=self._budgets_of(pod),
             migrations=tuple(self._of_pod.get(pod.uid, {}).values()),
+            siblings_first=self._siblings_first(pod),
             unavailable=template.unavailable or self.daemon.obstacle(pod.namespace),
+        )
+
+    def _siblings_first(self, pod: PodRecord) -> int:
+        """Return how many ready pods of its StatefulSet leave their nodes before it: from the highest ordinal
+        down, as StatefulSets do it."""
+        if not (of_set := _stateful_set_of(pod)):
+            return 0
+        leaving = [
+            each
+            for each in self._pods.find("set", of_set[0])
+            if each.uid != pod.uid and each.is_ready and not each.is_terminating and self._leaves(each.node)
+        ]
+        if not self._leaves(pod.node):
+            return len(leaving)
+        return sum(_ordinal(each) > _ordinal(pod) for each in leaving)
+
+    def _leaves(self, node: str) -> bool:
+        """Return whether the pods of that node are about to go."""
+        found = self._nodes.get(node)
+        return found is not None and (
+            found.unschedulable or in_maintenance(found) or bool(leaving_because(found))
         )
 
     def _workload(self, namespace: str, owner: OwnerReference | None) -> WorkloadRecord | None:
@@ -215,6 +239,15 @@ class EvictionCaches:
                 del self._of_pod[uid]
 
 
+def _stateful_set_of(pod: PodRecord) -> list[str]:
+    return [pod.owner.uid] if pod.owner is not None and pod.owner.kind == "StatefulSet" else []
+
+
+def _ordinal(pod: PodRecord) -> tuple[int, str]:
+    """Return a key that sorts pods of one StatefulSet by number, in which alone their names differ."""
+    return len(pod.name), pod.name
+
+
 def _decoded(item: Object) -> Migration | None:
     try:
         return decode_migration(item)
@@ -225,4 +258,7 @@ def _decoded(item: Object) -> Migration | None:
 def _kept_metadata(metadata: Object) -> Object:
     annotations = metadata.get("annotations") or {}
     kept = {name: value for name, value in annotations.items() if name.startswith("rescheduler.dev/")}
-    return {name: metadata[name] for name in ("name", "uid", "resourceVersion")} | {"annotations": kept}
+    return {name: metadata[name] for name in ("name", "uid", "resourceVersion")} | {
+        "annotations": kept,
+        "labels": metadata.get("labels") or {},
+    }

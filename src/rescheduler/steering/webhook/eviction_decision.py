@@ -66,7 +66,7 @@ class PassReason(StrEnum):
 
     @property
     def is_warned_of(self) -> bool:
-        """Whether the client gets a warning, because the pod was meant to be moved first."""
+        """Return whether the client gets a warning, because the pod was meant to be moved first."""
         return self in {PassReason.MOVE_FAILED, PassReason.DEADLINE, PassReason.UNAVAILABLE}
 
 
@@ -96,8 +96,10 @@ class EvictionFacts:
     top: WorkloadRecord | None = None
     """The Deployment above a ReplicaSet, else the owner."""
     namespace_annotations: Mapping[str, str]
+    namespace_labels: Mapping[str, str] | None = None
+    """None if they are not known."""
     budgets: tuple[BudgetRecord, ...] = ()
-    """Those that cover the pod."""
+    """The budgets that cover the pod."""
     migrations: tuple[Migration, ...] = ()
     """All of this very pod, by uid."""
     first_held: datetime | None = None
@@ -105,6 +107,8 @@ class EvictionFacts:
     does not restart the time."""
     sibling_leaves: bool = False
     """Whether this process has just let another pod of the same controller be evicted."""
+    siblings_first: int = 0
+    """How many pods of the same StatefulSet leave their nodes before this one."""
     unavailable: str = ""
     """Why no move would start now (halt, pause, no leader), in words; empty if one would."""
     requested_by: str = ""
@@ -112,6 +116,8 @@ class EvictionFacts:
 
 _MAX_REASON: Final = 500
 _NO_WAIT: Final = timedelta()
+_SIBLING_TURN: Final = timedelta(seconds=10)
+"""How long after the eviction of a pod the caches of another replica may not show it."""
 _HANDING_OVER: Final = frozenset(
     {MigrationStep.EVICTING, MigrationStep.ADOPTING, MigrationStep.REPLACING, MigrationStep.RELEASING}
 )
@@ -204,18 +210,30 @@ def _not_serving(facts: EvictionFacts) -> PassEviction | None:
 
 
 def _protected(facts: EvictionFacts) -> PassEviction | None:
-    pod, policy = facts.pod, facts.policy
+    pod, policy, profile = facts.pod, facts.policy, _profile(facts)
     if (
         belongs_to_node(pod)
         or is_rescheduler_pod(pod)
         or pod.namespace in policy.excluded_namespaces
+        or profile is None
         or pod.labels.get(RESCHEDULING_LABEL) == "disabled"
-        or policy.excluded_pod_selector.matches(pod.labels)
+        or profile.excluded_pod_selector.matches(pod.labels)
         or pod.shape.priority_class.startswith("system-")
         or pod.shape.resource_claims
         or (pod.shape.scheduler_name or "default-scheduler") not in policy.known_schedulers
     ):
         return PassEviction(PassReason.PROTECTED, "rescheduler does not move this pod")
+    return None
+
+
+def _profile(facts: EvictionFacts) -> Policy | None:
+    """Return the policy of the profile that selects the pod; None if none does."""
+    labels, node = facts.namespace_labels, facts.node
+    for each in facts.policy.every_profile:
+        selects, nodes = each.namespace_selector, each.node_selector
+        in_namespace = selects.selects_everything or (labels is not None and selects.matches(labels))
+        if in_namespace and (node is None or nodes.matches(node.labels)):
+            return each
     return None
 
 
@@ -269,17 +287,20 @@ def _disrupts(facts: EvictionFacts) -> bool:
 def _one_of_its_set(facts: EvictionFacts, deadline: datetime) -> PassEviction | HoldEviction:
     """Let the pods of a set that can only be evicted go one after the other, unless a budget covers them."""
     owner = facts.owner
-    if (
-        owner is not None
-        and owner.replicas > 1
-        and not facts.budgets
-        and (facts.sibling_leaves or owner.ready_replicas < owner.replicas)
-    ):
-        return HoldEviction(
-            f"pod {facts.pod.key} waits until the other pods of {owner.kind} {owner.name} are ready "
-            f"({owner.ready_replicas} of {owner.replicas}). Retry until the pod is gone. {_until(deadline)}"
-        )
-    return PassEviction(PassReason.ONLY_EVICTABLE, "the pod can't be moved make-before-break")
+    passed = PassEviction(PassReason.ONLY_EVICTABLE, "the pod can't be moved make-before-break")
+    if owner is None or owner.replicas < 2 or facts.budgets:
+        return passed
+    # Replicas of the webhook don't know what others have just let pass. But all of them know the same order,
+    # and leave time in between.
+    turn = (facts.first_held or facts.now) + facts.siblings_first * _SIBLING_TURN
+    name, ready = f"{owner.kind} {owner.name}", f"{owner.ready_replicas} of {owner.replicas}"
+    if facts.sibling_leaves or owner.ready_replicas < owner.replicas:
+        why = f"until the other pods of {name} are ready ({ready})"
+    elif facts.now < turn:
+        why = f"for its turn: other pods of {name} leave their nodes first ({facts.siblings_first})"
+    else:
+        return passed
+    return HoldEviction(f"pod {facts.pod.key} waits {why}. Retry until the pod is gone. {_until(deadline)}")
 
 
 def _is_for_eviction(migration: Migration) -> bool:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import hmac
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -16,12 +16,12 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
 from rescheduler.api.podmigration import MigrationSpec
-from rescheduler.api.structured_log import log_event
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.config.policy import Policy, SafeEvictionMode
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
+from rescheduler.kube.event_recorder import log_event
 from rescheduler.steering.webhook.admission_review import allowed_review, denied_review, uid_of
 from rescheduler.steering.webhook.eviction_caches import EvictionCaches
 from rescheduler.steering.webhook.eviction_decision import (
@@ -33,7 +33,7 @@ from rescheduler.steering.webhook.eviction_decision import (
     eviction_migration_name,
 )
 
-__all__ = ["EvictionGuard", "EvictionMetrics"]
+__all__ = ["EvictionGuard", "EvictionMetrics", "has_turn"]
 
 log = logging.getLogger(__name__)
 
@@ -59,9 +59,13 @@ class _Eviction(msgspec.Struct, rename="camel"):
     delete_options: _DeleteOptions | None = None
 
 
+class _ExtraOfUser(msgspec.Struct):
+    pods: list[str] | None = msgspec.field(default=None, name="authentication.kubernetes.io/pod-name")
+
+
 class _User(msgspec.Struct):
     username: str = ""
-    extra: dict[str, list[str]] | None = None
+    extra: _ExtraOfUser | None = None
 
 
 class _Options(msgspec.Struct, rename="camel"):
@@ -93,8 +97,8 @@ class _Request(msgspec.Struct, rename="camel"):
 
     @property
     def client(self) -> str:
-        """The user, and what else the request says of the client. A review has no user agent."""
-        pod = (self.user_info.extra or {}).get("authentication.kubernetes.io/pod-name") or []
+        """Return the user and what else the request says of the client. A review has no user agent."""
+        pod = (self.user_info.extra.pods if self.user_info.extra is not None else None) or []
         manager = self.options.field_manager if self.options is not None else ""
         more = ", ".join([*(f"pod {name}" for name in pod[:1]), *filter(None, (manager,))])
         words = f"{self.user_info.username} ({more})" if more else self.user_info.username
@@ -150,12 +154,13 @@ class EvictionGuard:
         self._now = now
         self._monotonic_s = monotonic_s
         self._first_held: dict[str, datetime] = {}
-        """By the uid of the pod."""
+        """The first times by the uid of the pod."""
         self._refused: dict[str, str] = {}
         """Why the API server refuses the PodMigration of a pod, by the uid of the pod."""
         self._last_evicted: dict[str, tuple[str, float]] = {}
         """The pod of each controller whose eviction passed last, and when, by the uid of the controller."""
-        self._recording: dict[str, asyncio.Task[None]] = {}
+        self._recording: dict[str, tuple[str, asyncio.Task[None]]] = {}
+        """The namespaces of pods whose PodMigration is being created, by the uid of the pod."""
 
     @property
     def is_on(self) -> bool:
@@ -167,7 +172,7 @@ class EvictionGuard:
             async with self._caches.running():
                 yield
         finally:
-            for task in self._recording.values():
+            for _, task in self._recording.values():
                 task.cancel()
 
     def is_authentic(self, token: str) -> bool:
@@ -231,10 +236,12 @@ class EvictionGuard:
         self.metrics.held.inc()
         if pod.uid not in self._first_held:
             _remember(self._first_held, pod.uid, self._now())
-        if decision.request is None or pod.uid in self._recording or len(self._recording) >= _MAX_RECORDING:
+        if decision.request is None or pod.uid in self._recording:
+            return
+        if not has_turn([namespace for namespace, _ in self._recording.values()], pod.namespace):
             return
         task = asyncio.create_task(self._record(pod, decision.request), name=f"eviction of {pod.key}")
-        self._recording[pod.uid] = task
+        self._recording[pod.uid] = pod.namespace, task
         task.add_done_callback(lambda _: self._recording.pop(pod.uid, None))
 
     async def _record(self, pod: PodRecord, spec: MigrationSpec) -> None:
@@ -259,6 +266,15 @@ class EvictionGuard:
             self.metrics.intercepted.inc()
             words = f"the pod is moved before it may be evicted: {spec.reason}"
             log_event(log, logging.INFO, "EvictionIntercepted", words, pod=pod.key, migration=name)
+
+
+def has_turn(recording: Sequence[str], namespace: str) -> bool:
+    """Return whether one more PodMigration may be created now, besides those in these namespaces.
+
+    One namespace gets half of the places at most: tenants may evict their pods as fast as they like, and the
+    evictions of others would be held without a move.
+    """
+    return len(recording) < _MAX_RECORDING and recording.count(namespace) < _MAX_RECORDING // 2
 
 
 def _remember(known: dict[str, Any], key: str, value: Any) -> None:

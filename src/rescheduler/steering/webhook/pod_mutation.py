@@ -8,17 +8,31 @@ Pure.
 Every request is allowed: a pod that can't be decoded is not changed. Only additions are made, so unknown
 fields stay. (Only probes are denied, because they must not be created.)
 
+A pod also gets a shutdown delay if its workload or namespace requests one. A pod that ends gets SIGTERM at
+the moment at which it is removed from the endpoints of its Services. Proxies that have not heard of that yet
+send it more requests. `preStop.sleep` lets it serve on until they have. The annotation of the pod itself
+comes first, then that of its workload, then that of its namespace. Copies are left as they are: each has what
+its source pod has.
+
 If another webhook changes the pod later, it comes again. Its annotations say what was added before, and only
 what is missing is added.
 """
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
 
-from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION, STEERED_BY_ANNOTATION, STEERING_WEBHOOK
+from kubevalues.duration import DurationError, parse_duration
+from rescheduler.api.well_known_names import (
+    AVOIDED_NODES_ANNOTATION,
+    SCHEDULING_GATE,
+    SHUTDOWN_DELAY_ANNOTATION,
+    STEERED_BY_ANNOTATION,
+    STEERING_WEBHOOK,
+)
 from rescheduler.cluster.pod_constraints import (
     avoided_nodes,
     encode_avoided_nodes,
@@ -33,6 +47,8 @@ from rescheduler.steering.intents import (
     IntentIndex,
     PartialAffinity,
     PartialNodeSelector,
+    PartialOwnerReference,
+    PartialPodSpec,
     advice_for,
 )
 from rescheduler.steering.webhook.admission_review import (
@@ -46,7 +62,17 @@ from rescheduler.steering.webhook.admission_review import (
     uid_of,
 )
 
-__all__ = ["MutationAnswer", "SteeredPod", "answer_review"]
+__all__ = ["MutationAnswer", "RequestedAnnotations", "SteeredPod", "answer_review"]
+
+RequestedAnnotations = Callable[[str, PartialOwnerReference | None], Iterator[Mapping[str, str]]]
+"""Yields the annotations of a pod's workload and of its namespace, by namespace and controller."""
+
+
+def _no_annotations(
+    _namespace: str, _controller: PartialOwnerReference | None
+) -> Iterator[Mapping[str, str]]:
+    yield from ()
+
 
 _MAX_REQUIREMENTS: Final = 2_000
 """The most exclusions in one pod, in all terms together: about 160 KB. A ledger that rescheduler has written
@@ -71,7 +97,10 @@ class MutationAnswer:
 
 
 def answer_review(
-    body: bytes, intents: IntentIndex | None, used: Mapping[str, int] = NOTHING_USED
+    body: bytes,
+    intents: IntentIndex | None,
+    used: Mapping[str, int] = NOTHING_USED,
+    annotations: RequestedAnnotations = _no_annotations,
 ) -> MutationAnswer:
     """Answer an AdmissionReview. Never raises, whatever `body` is.
 
@@ -85,14 +114,14 @@ def answer_review(
     if is_probe(request, STEERING_WEBHOOK):
         return MutationAnswer(probe_review(request))
     steered = _steered_pod(request, intents, used)
-    if steered is None:
-        return MutationAnswer(allowed_review(request.uid))
+    delay = _shutdown_delay(request, annotations)
     pod = request.object
-    patch = [
-        *_affinity_patch(pod.spec.affinity, steered),
-        *_annotations_patch(pod.metadata.annotations, steered),
-    ]
-    return MutationAnswer(allowed_review(request.uid, patch), steered)
+    patch = list(_shutdown_delay_patch(pod.spec, delay))
+    if steered is not None:
+        patch += _affinity_patch(pod.spec.affinity, steered)
+        patch += _annotations_patch(pod.metadata.annotations, steered)
+    warnings = (delay.problem,) if delay.problem else ()
+    return MutationAnswer(allowed_review(request.uid, patch, warnings=warnings), steered)
 
 
 def _steered_pod(
@@ -229,3 +258,68 @@ def _add(path: str, value: Any) -> PatchOperation:
 def _escaped(key: str) -> str:
     """Escape a part of a JSON pointer."""
     return key.replace("~", "~0").replace("/", "~1")
+
+
+# -- shutdown delays
+
+_DEFAULT_GRACE_PERIOD_S: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class _ShutdownDelay:
+    seconds: int = 0
+    """0 adds nothing."""
+    problem: str = ""
+    """Why a request was ignored, for the user who creates the pod."""
+
+
+_NO_DELAY: Final = _ShutdownDelay()
+
+
+def _shutdown_delay(request: AdmissionRequest, annotations: RequestedAnnotations) -> _ShutdownDelay:
+    if not request.is_for_new_pod:
+        return _NO_DELAY
+    metadata = request.object.metadata
+    above = annotations(request.namespace, metadata.controller)
+    return _requested_delay((metadata.annotations or {}, *above), request.object.spec)
+
+
+def _requested_delay(annotations: Iterable[Mapping[str, str]], spec: PartialPodSpec) -> _ShutdownDelay:
+    """Return the delay that the first annotation requests, in whole seconds."""
+    value = next(
+        (each[SHUTDOWN_DELAY_ANNOTATION] for each in annotations if SHUTDOWN_DELAY_ANNOTATION in each), ""
+    )
+    if not value or any(gate.name == SCHEDULING_GATE for gate in spec.scheduling_gates or ()):
+        return _NO_DELAY
+    try:
+        seconds = math.ceil(parse_duration(value).total_seconds())
+    except DurationError as error:
+        return _ShutdownDelay(problem=_ignored(str(error)))
+    if seconds < 0:
+        return _ShutdownDelay(problem=_ignored(f"{value!r} is negative"))
+    grace_s = spec.termination_grace_period_seconds
+    if grace_s is None:
+        grace_s = _DEFAULT_GRACE_PERIOD_S
+    # The API server refuses a longer sleep, and one that is as long leaves no time to end.
+    if seconds and seconds >= grace_s:
+        return _ShutdownDelay(
+            problem=_ignored(f"{value!r} is not less than terminationGracePeriodSeconds ({grace_s})")
+        )
+    return _ShutdownDelay(seconds)
+
+
+def _shutdown_delay_patch(spec: PartialPodSpec, delay: _ShutdownDelay) -> Iterator[PatchOperation]:
+    """Yield the additions to containers without a preStop hook."""
+    if not delay.seconds:
+        return
+    hook = {"sleep": {"seconds": delay.seconds}}
+    for number, container in enumerate(spec.containers or ()):
+        path = f"/spec/containers/{number}/lifecycle"
+        if container.lifecycle is None:
+            yield {"op": "add", "path": path, "value": {"preStop": hook}}
+        elif container.lifecycle.pre_stop is None:
+            yield {"op": "add", "path": f"{path}/preStop", "value": hook}
+
+
+def _ignored(why: str) -> str:
+    return f"{SHUTDOWN_DELAY_ANNOTATION} is ignored: {why}"

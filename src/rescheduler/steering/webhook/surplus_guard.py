@@ -22,9 +22,9 @@ from rescheduler.api.podmigration import (
     UnreadableMigration,
     decode_migration,
 )
-from rescheduler.api.structured_log import log_event
 from rescheduler.api.well_known_names import GUARD_WEBHOOK
 from rescheduler.kube.api_resources import Object
+from rescheduler.kube.event_recorder import log_event
 from rescheduler.kube.informer import Informer
 from rescheduler.migrations.source_eviction import GUARD_INTERVAL
 from rescheduler.migrations.transition_table import MigrationStep
@@ -104,7 +104,7 @@ class _Window:
 
 
 class SurplusGuard:
-    """Pending adoptions by the uid of their ReplicaSet, from an informer of PodMigrations."""
+    """Knows all pending adoptions by the uid of their ReplicaSet, from an informer of PodMigrations."""
 
     def __init__(
         self, informer: Informer[Object], now: Callable[[], datetime], monotonic_s: Callable[[], float]
@@ -166,20 +166,20 @@ class SurplusGuard:
         if now is not None:
             self._open(key, now)
 
-    def _open(self, key: str, found: PendingAdoption) -> None:
-        windows = self._by_owner.setdefault(found.owner_uid, {})
+    def _open(self, key: str, adoption: PendingAdoption) -> None:
+        windows = self._by_owner.setdefault(adoption.owner_uid, {})
         known = windows.get(key)
         now_s = self._monotonic_s()
-        if known is not None and (known.of.requested_at == found.requested_at or now_s < known.next_s):
-            known.of = found
+        if known is not None and (known.of.requested_at == adoption.requested_at or now_s < known.next_s):
+            known.of = adoption
             return
-        windows[key] = _Window(found, now_s, self._left_s(found))
+        windows[key] = _Window(adoption, now_s, self._left_s(adoption))
 
-    def _left_s(self, found: PendingAdoption) -> float:
+    def _left_s(self, adoption: PendingAdoption) -> float:
         """Return how long the window lasts: the whole time for an event, whatever the clocks say; for a
         migration that existed before this process, what is left, so that restarting replicas don't prolong
         it."""
-        ago_s = (self._now() - found.requested_at).total_seconds()
+        ago_s = (self._now() - adoption.requested_at).total_seconds()
         if self._informer.is_synced:
             return MAX_REFUSAL_S if ago_s < _MAX_CLOCK_DIFFERENCE_S else 0.0
         return min(max(MAX_REFUSAL_S - ago_s, 0.0), MAX_REFUSAL_S)

@@ -1,8 +1,8 @@
 """The webhook as installed: two webhook configurations, and the Secret with its certificates.
 
 The webhook only writes its certificates into the Secret, its authority into `caBundle`, and the path of the
-reviews of evictions, which has a secret part: whoever could forge such a review could move pods. Its service
-account can't create or delete any of these objects.
+reviews of evictions, which has a secret part: a client that could forge such a review could move pods. Its
+service account can't create or delete any of these objects.
 
 The webhook can't block pods for long: `failurePolicy` is `Ignore`, and API servers continue after one second
 without an answer. That is why no namespace is excluded: not even its own pods can wait for themselves.
@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from rescheduler.api.structured_log import log_event
 from rescheduler.api.well_known_names import (
     EVICTION_WEBHOOK,
     GUARD_WEBHOOK,
     PROBE_LABEL,
+    SHUTDOWN_DELAY_ANNOTATION,
     STEERING_WEBHOOK,
     cluster_scoped_name,
 )
@@ -34,6 +34,7 @@ from rescheduler.kube.api_resources import (
     json_patch,
 )
 from rescheduler.kube.client import Client
+from rescheduler.kube.event_recorder import log_event
 
 __all__ = [
     "EVICTION_PATH",
@@ -59,7 +60,7 @@ WEBHOOK_SECRET: Final = "rescheduler-webhook-cert"  # noqa: S105 - its name, not
 STEERING_PATH: Final = "/mutate"
 GUARD_PATH: Final = "/guard"
 EVICTION_PATH: Final = "/evictions/"
-"""Followed by the token."""
+"""The path of the eviction webhook, which its token follows."""
 
 REPLICA_SET_CONTROLLERS: Final = (
     "system:serviceaccount:kube-system:replicaset-controller",
@@ -71,6 +72,10 @@ _NEVER_STEERED: Final = ("DaemonSet", "Node", "PodMigration")
 """Owners whose pods belong to one node anyway, and the owner of copies, which their migration places."""
 
 _IS_PROBE: Final = f"has(object.metadata.labels) && '{PROBE_LABEL}' in object.metadata.labels"
+_REQUESTS_DELAY: Final = (
+    f"has(object.metadata.annotations) && '{SHUTDOWN_DELAY_ANNOTATION}' in object.metadata.annotations"
+)
+"""For pods of any owner, and without one."""
 _HAS_OWNERS: Final = "has(object.metadata.ownerReferences)"
 _IS_CONTROLLER: Final = "has(o.controller) && o.controller"
 
@@ -96,7 +101,7 @@ class UrlAddress:
     """A server outside the cluster that API servers can reach."""
 
     url: str
-    """Without a path."""
+    """The URL without a path."""
 
     def client_config(self, path: str) -> Object:
         return {"url": f"{self.url.rstrip('/')}{path}"}
@@ -135,7 +140,8 @@ def webhook_configurations(
     steering["matchConditions"] = [
         _condition(
             "made-by-a-controller",
-            f"({_IS_PROBE}) || ({_HAS_OWNERS} && object.metadata.ownerReferences.exists("
+            f"({_IS_PROBE}) || ({_REQUESTS_DELAY}) || "
+            f"({_HAS_OWNERS} && object.metadata.ownerReferences.exists("
             f"o, {_IS_CONTROLLER} && !(o.kind in {list(_NEVER_STEERED)})))",
         ),
         _condition("not-placed-yet", "!has(object.spec.nodeName) || object.spec.nodeName == ''"),

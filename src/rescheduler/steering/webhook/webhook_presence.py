@@ -1,4 +1,4 @@
-"""Whether the webhook answers API servers, because some evictions depend on it.
+"""Know whether the webhook answers API servers, because some evictions depend on it.
 
 Being registered is not enough: it must have answered a probe recently (`cluster.sources.webhook_probe`).
 Before an eviction that depends on it, `confirm` probes it again.

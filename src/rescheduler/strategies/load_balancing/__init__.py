@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from rescheduler.cluster.snapshot import Flags, Indices
+from rescheduler.cluster.snapshot import Flags, Floats, Indices
 from rescheduler.strategies.load_balancing.assignment import Assignment, LoadModel, SearchBounds
 from rescheduler.strategies.load_balancing.local_search import SMALL
 from rescheduler.strategies.load_balancing.move_bundles import MoveBundle, move_bundles
@@ -38,12 +38,15 @@ class BalancingProblem:
         at = number[view.placement.position]
         self.pods: Indices = np.flatnonzero(at >= 0)
         """[pod]: its row in the snapshot."""
-        self.receives: Flags = view.open[self.nodes]
+        # A node that an autoscaler is about to remove is no measure of balance: filled again, it would stay.
+        self.receives: Flags = (view.open & ~view.scale_down_candidates)[self.nodes]
         self.resources = [name for name in policy.balance_resources if name in snapshot.resources]
         columns = np.array([snapshot.resources.index(name) for name in self.resources], np.intp)
         allocatable = snapshot.nodes.allocatable[self.nodes][:, columns].astype(np.float64)
         weight = np.divide(100.0, allocatable, out=np.zeros_like(allocatable), where=allocatable > 0)
         load = view.placement.load[self.nodes][:, columns].astype(np.float64) * weight
+        self._load_before: Floats = snapshot.nodes.load[self.nodes][:, columns].astype(np.float64) * weight
+        """[node, resource]: before any move of the plan, in percent."""
         amount = snapshot.pods.load[self.pods][:, columns].astype(np.float64)
         self.load_model = LoadModel(amount, weight, at[self.pods], load)
         """Moves that were accepted are made on it."""
@@ -91,7 +94,7 @@ class BalancingProblem:
         return pods, assignment.load_model.at[pods]
 
     def _trial_run(self, pods: Indices, targets: Indices) -> list[tuple[int, int]]:
-        """The moves that are not made."""
+        """Make the moves on trial and return those that are impossible."""
         load_model = self.load_model.copy()
         with self.view.placement.trial():
             for bundle in self._as_they_fit(load_model, pods, targets):
@@ -184,14 +187,18 @@ class BalancingProblem:
         )
 
     def _reason(self, bundle: MoveBundle, number: int) -> str:
-        """Return the reason, in the resource in which the two nodes differ most."""
-        source, target = bundle.loads[number]
-        widest = int(np.abs(source - target).argmax())
-        words = f"{self.resources[widest]}: source {source[widest]:.1f}%, target {target[widest]:.1f}%"
-        others = [pod for pod, *_ in bundle.moves if pod != bundle.moves[number][0]]
+        """Return the reason, in the resource in which the two nodes differ most when the move's turn comes.
+
+        The loads are those before the plan, as in all that is shown of it, not those after earlier moves.
+        """
+        pod, *ends = bundle.moves[number]
+        widest = int(np.abs(np.subtract(*bundle.loads[number])).argmax())
+        source, target = self._load_before[ends, widest]
+        words = f"{self.resources[widest]}: source {source:.1f}%, target {target:.1f}%"
+        others = [other for other, *_ in bundle.moves if other != pod]
         if not others:
             return words
-        keys = ", ".join(self.view.snapshot.pods.records[self.pods[pod]].key for pod in others)
+        keys = ", ".join(self.view.snapshot.pods.records[self.pods[other]].key for other in others)
         return f"{words}; together with {keys}"
 
     def note_rejection(self, bundle: MoveBundle) -> None:
@@ -206,8 +213,11 @@ class BalancingProblem:
 
     @property
     def is_worth_another_pass(self) -> bool:
-        """When some were accepted, so that things stand differently, and some refused, so that there is room
-        for others. In a small cluster, until nothing more is found."""
+        """Return whether moves were accepted, so that loads differ now, and others refused, so that there is
+        room.
+
+        In a small cluster, search again until nothing more is found.
+        """
         return self._accepted > 0 and (self._refused > 0 or len(self.nodes) <= SMALL)
 
 
@@ -216,16 +226,17 @@ _PASSES = 8
 
 
 class LoadBalancing:
-    """Load is percent of allocatable, per resource. The spread is the highest minus the lowest over the
-    strategy's Ready nodes; above `imbalanceThreshold` in any of `balanceResources`, pods move so that
-    Σ(load - mean)² over all of them falls fastest, until the spread is inside the threshold.
+    """Moves pods until the load of all nodes is within `imbalanceThreshold`.
 
-    Pods don't bounce: a move must gain at least `minGain` of what its two nodes are off the mean by, and no
-    pod moves unless its node is further above one that it may go to than the threshold allows.
+    Load is percent of allocatable, per resource. The spread is the highest minus the lowest over the
+    strategy's Ready nodes; above `imbalanceThreshold` in any of `balanceResources`, pods move so that Σ(load
+    - mean)² over all of them falls fastest, until the spread is inside the threshold.
+
+    No pod moves back and forth: a move must gain at least `minGain` of what its two nodes are off the mean
+    by, and no pod moves unless its node is further above one that it may go to than the threshold allows.
     """
 
     name: ClassVar[str] = "LoadBalancing"
-    urgent: ClassVar[bool] = False
 
     def too_hot(self, view: View) -> Flags:
         """Return [node]: those whose distance to the lowest is above the threshold."""

@@ -48,7 +48,7 @@ def matrix_product(left: Floats, right: Floats) -> Floats:
 
 
 def matrix_products(left: Floats, right: Floats) -> Floats:
-    """The same for each of a pile: `left[i] @ right[i].T`."""
+    """Return `left[i] @ right[i].T` for each i."""
     found: Floats = np.empty((len(left), left.shape[1], right.shape[1]))
     for each, (one, other) in enumerate(zip(left, right, strict=True)):
         found[each] = matrix_product(one, other)
@@ -56,7 +56,7 @@ def matrix_products(left: Floats, right: Floats) -> Floats:
 
 
 def over_resources(values: Floats) -> Floats:
-    """The sum over the last axis, a handful of columns: one after the other is much faster than each row."""
+    """Sum over the last axis. For few columns, adding them one after the other is much faster."""
     total: Floats = values[..., 0].copy()
     for column in range(1, values.shape[-1]):
         total += values[..., column]
@@ -93,7 +93,7 @@ class LoadModel:
 
     @property
     def squared_deviation(self) -> float:
-        """Σ(load - mean)², over the nodes that have the resource at all."""
+        """Return Σ(load - mean)² over the nodes that have the resource at all."""
         squares = np.square(self.load).sum(axis=0) - np.square(self.load.sum(axis=0)) / self._having
         return float(squares.sum())
 
@@ -149,8 +149,8 @@ class LoadModel:
         """Return [pod, node]: what moving each pod to each node gains; nothing where it is already."""
         amount = self.amount[pods]
         weight = self.weight[nodes]
-        burden = np.concatenate([2 * weight * self.deviation[nodes], weight * weight], axis=1)
-        gains = matrix_product(np.concatenate([amount, amount**2], axis=1), burden)
+        cost = np.concatenate([2 * weight * self.deviation[nodes], weight * weight], axis=1)
+        gains = matrix_product(np.concatenate([amount, amount**2], axis=1), cost)
         np.subtract(self.relief(pods)[:, None], gains, out=gains)
         gains[self.at[pods][:, None] == nodes] = 0.0
         return gains
@@ -188,7 +188,8 @@ class LoadModel:
         return -over_resources(more * (slope - other_slope + (bend + other_bend) * more))
 
     def _terms(self, pods: Indices) -> tuple[Floats, Floats, Floats]:
-        """[pod, resource]: amount, and how unevenness answers to more of it on its node: slope and bend."""
+        """Return [pod, resource]: amount, and slope and curvature of the unevenness as the amount on its node
+        grows."""
         at = self.at[pods]
         return self.amount[pods], 2 * self.weight[at] * self.deviation[at], self._weight_squared[at]
 
@@ -196,9 +197,9 @@ class LoadModel:
 EVEN = 0.08
 """Percentage points off the mean, on average over nodes and resources, that are not worth a move."""
 NEGLIGIBLE = EVEN**2
-"""Likewise a gain, in squared percentage points."""
+"""The largest gain that is not worth a move, in squared percentage points."""
 SAMPLE = 32
-"""So many of the first pods, and one in so many of those that follow, are asked about all nodes."""
+"""The rules are asked about all nodes for this many pods, then for one in this many of those that follow."""
 ENOUGH_ASKED = 8
 """Pods that must have been asked about before anything is concluded about nodes."""
 
@@ -213,7 +214,7 @@ class AssignmentRules(Protocol):
         ...
 
     def may_go(self, pod: int, node: int) -> bool:
-        """The same for one node, cheaper."""
+        """Return the same for one node, which is cheaper."""
         ...
 
     def may_swap(self, pod: int, other: int) -> bool:
@@ -267,7 +268,7 @@ class Assignment:
 
     @property
     def balanced(self) -> bool:
-        """Whether the spread is inside the threshold, or no difference is left to speak of."""
+        """Return whether the spread is inside the threshold, or the rest of the difference is negligible."""
         return self.is_inside or self.load_model.is_even(EVEN)
 
     @property
@@ -309,7 +310,7 @@ class Assignment:
 
     @property
     def common_targets(self) -> Flags:
-        """[node]: those that a tenth at least of the pods asked about may go to.
+        """Return [node]: those to which at least a tenth of these pods may go.
 
         A node can be the coldest because hardly anything may run there; it is no target for all pods.
         """
@@ -318,7 +319,7 @@ class Assignment:
         return self.bounds.receives & (self._allowed * 10 >= self._asked)
 
     def forget_targets(self) -> None:
-        """Move have made room, and taken it."""
+        """Forget the targets that were found, because moves have freed or taken room since."""
         self._places.clear()
         self.constrained[:] = False
 

@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 SMALL = 64
-"""Up to so many nodes, where rounds cost little, more is tried."""
+"""The number of nodes up to which more is tried, because rounds cost little."""
 ROUNDS = 6
 """Most rounds of settling in a row."""
 WORTH_A_ROUND = 0.01
@@ -28,7 +28,7 @@ WORTH_A_ROUND = 0.01
 COLDEST = 128
 """Nodes that moves are sent to instead of their target."""
 TRIED = 400
-"""Of the candidates of one round, how many are tried."""
+"""The number of candidates that one round tries."""
 PAIRED = 300_000
 """Pairs of moves that one round considers."""
 FINE = NEGLIGIBLE / 8
@@ -104,12 +104,12 @@ def _replace(assignment: Assignment) -> int:
 
 
 def _select_for_sources(assignment: Assignment) -> int:
-    """The same, but by what the source alone gains."""
+    """Select in the same way, but by what the source alone gains."""
     load_model = assignment.load_model
     pods, others = _replacements(assignment)
-    homes = assignment.home[pods]
-    more = (load_model.amount[pods] - load_model.amount[others]) * load_model.weight[homes]
-    deviation = load_model.deviation[homes]
+    original_nodes = assignment.home[pods]
+    more = (load_model.amount[pods] - load_model.amount[others]) * load_model.weight[original_nodes]
+    deviation = load_model.deviation[original_nodes]
     return _exchange_some(
         assignment, pods, others, over_resources(np.square(deviation) - np.square(deviation + more))
     )
@@ -121,21 +121,23 @@ def _replacements(assignment: Assignment) -> tuple[Indices, Indices]:
     moved_pods = assignment.moved_pods()
     is_home = np.zeros(len(assignment.bounds.receives), np.bool_)
     is_home[home[moved_pods]] = True
-    stayers = np.flatnonzero(is_home[at])
-    stayers = stayers[(at[stayers] == home[stayers]) & ~assignment.immovable[stayers]]
-    stayers = stayers[np.argsort(at[stayers], kind="stable")]
-    first = np.searchsorted(at[stayers], np.arange(len(is_home) + 1))
+    staying = np.flatnonzero(is_home[at])
+    staying = staying[(at[staying] == home[staying]) & ~assignment.immovable[staying]]
+    staying = staying[np.argsort(at[staying], kind="stable")]
+    first = np.searchsorted(at[staying], np.arange(len(is_home) + 1))
     count = np.diff(first)[home[moved_pods]]
     pods = np.repeat(moved_pods, count)
     position = np.arange(len(pods)) - np.repeat(np.cumsum(count) - count, count)
-    others = stayers[np.repeat(first[home[moved_pods]], count) + position]
+    others = staying[np.repeat(first[home[moved_pods]], count) + position]
     allowed = assignment.priority[others] <= assignment.priority[pods]
     return pods[allowed], others[allowed]
 
 
 def _exchange_targets(assignment: Assignment, floor: float) -> int:
-    """Pairs of moves that had better go to each other's target: those to the nodes furthest from the mean
-    with all others."""
+    """Exchange the targets of pairs of moves where that is better; return how many.
+
+    Moves to the nodes furthest from the mean are paired with all others.
+    """
     load_model = assignment.load_model
     moved_pods = assignment.moved_pods()
     worst_first = np.argsort(-load_model.distances()[load_model.at[moved_pods]], kind="stable")
@@ -221,10 +223,11 @@ def swap_pods(assignment: Assignment) -> None:
 
 
 def _swap_round(assignment: Assignment, pods_by_node: "_PodsByNode", exhausted: Flags) -> bool:
-    """Return whether any trade was made. Nodes that found none are `exhausted` then."""
+    """Trade pods for one round, and return whether any trade was made. Nodes that found none are `exhausted`
+    then."""
     load_model = assignment.load_model
-    traders, (pods, others, gains) = _promising(assignment, pods_by_node, ~exhausted)
-    exhausted[traders] = True
+    swapping_nodes, (pods, others, gains) = _promising(assignment, pods_by_node, ~exhausted)
+    exhausted[swapping_nodes] = True
     touched: set[int] = set()
     floor = NEGLIGIBLE
     for index in np.argsort(-gains, kind="stable").tolist():
@@ -250,27 +253,27 @@ def _swap_round(assignment: Assignment, pods_by_node: "_PodsByNode", exhausted: 
 
 
 def _promising(assignment: Assignment, pods_by_node: "_PodsByNode", seeking: Flags) -> tuple[Indices, Pairs]:
-    """Of the nodes that seek to trade, those furthest from the mean; and the most promising exchanges of
-    their pods with pods of nodes unlike them."""
+    """Return the trading nodes that are furthest from the mean, and the most promising exchanges of their
+    pods with pods of nodes that differ most."""
     order = np.argsort(-assignment.load_model.distances(), kind="stable")
-    traders: Indices = order[(pods_by_node.usable & seeking)[order]][:SWAPPING_NODES]
-    found = [*_best_of(assignment, pods_by_node, traders)] if len(traders) else []
+    swapping_nodes: Indices = order[(pods_by_node.usable & seeking)[order]][:SWAPPING_NODES]
+    found = [*_best_of(assignment, pods_by_node, swapping_nodes)] if len(swapping_nodes) else []
     if not found:
         nothing = np.zeros(0, np.intp)
-        return traders, (nothing, nothing, np.zeros(0))
+        return swapping_nodes, (nothing, nothing, np.zeros(0))
     pods, others, gains = (np.concatenate(column) for column in zip(*found, strict=True))
-    return traders, (pods, others, gains)
+    return swapping_nodes, (pods, others, gains)
 
 
-def _best_of(assignment: Assignment, pods_by_node: "_PodsByNode", traders: Indices) -> Iterator[Pairs]:
-    """Return, for each pod of a node's partners, the best pod of the node to swap with."""
-    partners, apart = _partners(assignment, pods_by_node.usable, traders)
-    own, is_own = pods_by_node.of(traders[:, None])
+def _best_of(assignment: Assignment, pods_by_node: "_PodsByNode", swapping_nodes: Indices) -> Iterator[Pairs]:
+    """Yield, for each pod of a node's partners, the best pod of the node to swap with."""
+    partners, apart = _partners(assignment, pods_by_node.usable, swapping_nodes)
+    own, is_own = pods_by_node.of(swapping_nodes[:, None])
     others, is_other = pods_by_node.of(np.where(apart > 0, partners, -1))
     most = max(1, PAIRS // max(1, own.shape[1]))
     others, is_other = others[:, :most], is_other[:, :most]
     at_once = max(1, AT_ONCE // max(1, own.shape[1] * others.shape[1]))
-    for start in range(0, len(traders), at_once):
+    for start in range(0, len(swapping_nodes), at_once):
         some = slice(start, start + at_once)
         gains = assignment.load_model.exchange_gains(own[some], others[some])
         gains[~is_own[some]] = 0.0
@@ -280,12 +283,13 @@ def _best_of(assignment: Assignment, pods_by_node: "_PodsByNode", traders: Indic
         yield np.take_along_axis(own[some], best, axis=1)[worth], others[some][worth], promise[worth]
 
 
-def _partners(assignment: Assignment, usable: Flags, traders: Indices) -> tuple[Indices, Floats]:
-    """[trader, partner]: the nodes furthest from each in load, and how far they are: 0 if they are none."""
+def _partners(assignment: Assignment, usable: Flags, swapping_nodes: Indices) -> tuple[Indices, Floats]:
+    """Return [trader, partner]: the nodes whose load differs most from each, and by how much; 0 if there is
+    none."""
     deviation, sheds = assignment.load_model.deviation, assignment.bounds.sheds
-    apart = over_resources(np.square(deviation[traders][:, None] - deviation))
+    apart = over_resources(np.square(deviation[swapping_nodes][:, None] - deviation))
     apart[:, ~usable] = 0.0
-    apart[np.ix_(~sheds[traders], ~sheds)] = 0.0
+    apart[np.ix_(~sheds[swapping_nodes], ~sheds)] = 0.0
     few = min(PARTNERS, len(deviation))
     partners = np.argpartition(-apart, few - 1, axis=1)[:, :few]
     return partners, np.take_along_axis(apart, partners, axis=1)

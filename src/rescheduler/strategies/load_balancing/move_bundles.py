@@ -1,4 +1,4 @@
-"""From a set of moves to proposals in order: the steepest first, and each of them a gain by itself.
+"""Turn a set of moves into proposals in order: the steepest first, and each of them a gain by itself.
 
 Some moves pay only together, such as two pods that change places. Those are bundled: taken all or none.
 """
@@ -51,7 +51,7 @@ def move_bundles(
 
 
 MoveIndices = tuple[int, ...]
-"""Of the moves that are left."""
+"""Indices of remaining moves."""
 
 
 class _RemainingMoves:
@@ -81,7 +81,7 @@ class _RemainingMoves:
         return found
 
     def chain(self) -> list[tuple[MoveIndices, MoveBundle]]:
-        """A few moves, each the best of those that the ones before it help, that gain together."""
+        """Return a few moves that gain together, each the best of those that the ones before it help."""
         alone = self.load_model.gains_each(self.pods, self.targets)
         for first in np.argsort(-alone, kind="stable")[:STARTS].tolist():
             chain, sources = [first], [self._make(first)]
@@ -103,7 +103,7 @@ class _RemainingMoves:
         return []
 
     def _apart(self, candidates: Indices, gains: Floats) -> list[MoveIndices]:
-        """The best of the candidates [candidate, move], and others about as good that concern other nodes.
+        """Return the best of the candidates [candidate, move], and others about as good that use other nodes.
 
         Making one does not change what another gains then.
         """

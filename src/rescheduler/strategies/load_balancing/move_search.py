@@ -49,7 +49,7 @@ class _Beam(NamedTuple):
 
 
 def best_sets(assignment: Assignment, moves: int, width: int) -> list[Moves]:
-    """Set of so many moves of pods that are at home, best first."""
+    """Return the best sets of so many moves of pods that are at home, best first."""
     pods = np.flatnonzero((assignment.load_model.at == assignment.home) & ~assignment.immovable)
     pods = pods[[assignment.may_move(pod) for pod in pods.tolist()]] if len(pods) else pods
     if not len(pods):
@@ -80,11 +80,11 @@ class _Choice:
         self.gains: Floats = np.where(allowed, load_model.gains(pods, nodes), -np.inf)
         """[pod, node]: of a move alone."""
         self.gains[np.arange(len(pods)), self.at] = -np.inf
-        # Sets are told apart by the sum of what their moves are named: any large numbers without a pattern.
+        # The sum of random numbers, one per move, identifies a set.
         self.names: Indices = np.random.default_rng(0).integers(1, 2**48, self.gains.shape)
 
     def longer(self, beam: _Beam, width: int) -> _Beam:
-        """The best sets of one move more."""
+        """Return the best sets with one move more."""
         gains = self._gains(beam)
         some = min(SPARE * width, gains.size)
         best = np.argpartition(-gains, some - 1, axis=None)[:some]
@@ -119,16 +119,17 @@ WORTH_RELAXING = 0.1
 RELAXATIONS = (0.05, 0.03, 0.01)
 """Shares of the moves that are taken back, one after the other."""
 DEPTH = 12
-"""In small clusters, each number of moves up to this one is taken back."""
+"""The largest number of moves that are taken back together in small clusters; each smaller one is tried,
+too."""
 MOST_MOVES = 12
 MOST_CHOICES = 8_000
-"""Up to this number of pods times nodes, and for few moves, all moves are considered together."""
+"""The number of pods times nodes up to which all moves are considered together, if few moves are needed."""
 WIDE, NARROW = 500_000, 100_000
 """How many choices are kept over all sets while searching many moves, or two."""
 SETS_TRIED = 8
-"""Of the sets that are found best, how many are tried: rules may forbid one as a whole."""
+"""The number of best sets that are tried, because rules may forbid one as a whole."""
 TRIALS = 80
-"""How often two moves are made anew."""
+"""How often two moves are searched again."""
 
 
 def search_moves(assignment: Assignment) -> None:
@@ -240,7 +241,7 @@ class _Best:
 
 
 def _make(assignment: Assignment, moves: Moves) -> bool:
-    """Return whether there was an order in which all could be made."""
+    """Make all moves if there is an order in which they can be made; return whether there is."""
     left = moves
     while left:
         waiting = []

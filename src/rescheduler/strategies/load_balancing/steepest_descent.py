@@ -26,8 +26,8 @@ WIDELY_TRIED = 32
 NODES_PER_MOVE = 6
 """One round makes a move for every so many nodes; in small clusters, one move."""
 LESSONS = 16
-"""Pods in a row that turn out not to be allowed where they were hoped to go: then a round is begun anew."""
-IN_VAIN = 500
+"""Pods in a row that turn out not to be allowed on the expected node: then the round starts again."""
+MAX_FAILED_TRIES = 500
 """Pods in a row that nothing comes of: then the rest, which promises less, is not asked about."""
 SLACK = 0.3
 """What a move of a round must gain, relative to the first of it."""
@@ -38,19 +38,19 @@ NEAR = 1.05
 def descend(assignment: Assignment) -> None:
     """Make single moves until the limit, the threshold, or no move that gains."""
     content = np.zeros(len(assignment.home), np.bool_)
-    in_vain = 0
+    failed_tries = 0
     while assignment.moves < assignment.bounds.limit and not assignment.balanced:
         assignment.load_model.recompute_mean()
         sinks = _coldest(assignment)
         for sources in _batches(assignment):
             round_ = _Round(assignment, sources, sinks, content)
             goes_on = round_.goes_on()
-            in_vain = round_.in_vain + (0 if round_.made else in_vain)
-            if goes_on or in_vain >= IN_VAIN:
+            failed_tries = round_.failed_tries + (0 if round_.made else failed_tries)
+            if goes_on or failed_tries >= MAX_FAILED_TRIES:
                 break
         else:
             return
-        if in_vain >= IN_VAIN:
+        if failed_tries >= MAX_FAILED_TRIES:
             return
 
 
@@ -60,8 +60,8 @@ def _batches(assignment: Assignment) -> Iterator[Indices]:
 
 
 def _hottest(assignment: Assignment) -> Indices:
-    """Nodes to relieve, the one with most to gain first: in the end also those that are not above the mean,
-    for others may be further below it than a pod is large."""
+    """Return the nodes to relieve, the one with the highest gain first. In the end also those below the mean,
+    because others may be further below it than a pod is large."""
     load_model, bounds = assignment.load_model, assignment.bounds
     excess = over_resources(np.square(np.maximum(load_model.deviation, 0)))
     too_far_up = (load_model.load - load_model.lowest(bounds.receives) > bounds.threshold).any(axis=1)
@@ -87,7 +87,7 @@ def _coldest(assignment: Assignment) -> Indices:
 
 
 class _Round:
-    """Moves from some sources, made from the best on, that concern each node once."""
+    """Makes the best moves from some sources, at most one per node."""
 
     def __init__(self, assignment: Assignment, sources: Indices, sinks: Indices, content: Flags) -> None:
         """`content` are pods whose nodes were not far enough above any place of theirs, which rarely changes
@@ -107,7 +107,7 @@ class _Round:
         self.learnt = 0
         """Pods found to be more constrained than was thought."""
         self.made = 0
-        self.in_vain = 0
+        self.failed_tries = 0
         """Pods since the last move that were asked about, and nothing came of it."""
 
     def goes_on(self) -> bool:
@@ -131,7 +131,7 @@ class _Round:
                 lessons = self.learnt
                 if assignment.bounds.threshold and assignment.is_inside:
                     break
-            elif self.learnt - lessons == LESSONS or self.in_vain >= IN_VAIN:
+            elif self.learnt - lessons == LESSONS or self.failed_tries >= MAX_FAILED_TRIES:
                 break
         return self.made > 0 or self.learnt > 0
 
@@ -142,13 +142,15 @@ class _Round:
         constrained = np.flatnonzero(assignment.constrained[pods])
         if not len(constrained):
             return promise
-        hoped = promise[constrained]
+        promised_before = promise[constrained]
         allowed = np.stack([assignment.places(pod)[self.sinks] for pod in pods[constrained].tolist()])
         self.gains[constrained] = np.where(allowed, self.gains[constrained], 0.0)
         promise[constrained] = self.gains[constrained].max(axis=1)
-        barred = np.flatnonzero((promise[constrained] <= NEGLIGIBLE) & (hoped > NEGLIGIBLE))
+        barred = np.flatnonzero((promise[constrained] <= NEGLIGIBLE) & (promised_before > NEGLIGIBLE))
         if len(barred) and len(self.sinks) < assignment.bounds.receives.sum():
-            self._look_elsewhere(constrained[barred[np.argsort(-hoped[barred], kind="stable")]], promise)
+            self._look_elsewhere(
+                constrained[barred[np.argsort(-promised_before[barred], kind="stable")]], promise
+            )
         return promise
 
     def _look_elsewhere(self, indices: Indices, promise: Floats) -> None:
@@ -172,22 +174,22 @@ class _Round:
         if target in self.touched:
             return False
         if gain <= self.floor or not assignment.is_worth_it(gain, (source, target)):
-            self.in_vain += 1
+            self.failed_tries += 1
             return False
         if not assignment.reaches_far_enough(pod, target):
             self.content[pod] = True
-            self.in_vain += 1
+            self.failed_tries += 1
             return False
         assignment.put(pod, target)
         self.touched |= {source, target}
         for sink in np.flatnonzero((self.sinks == source) | (self.sinks == target)).tolist():
             self.gains[:, sink] = 0.0
         self.floor = max(self.floor, SLACK * gain)
-        self.made, self.in_vain = self.made + 1, 0
+        self.made, self.failed_tries = self.made + 1, 0
         return True
 
     def _best(self, index: int, pod: int) -> tuple[int, float]:
-        """The best target that it may go to, and what it gains."""
+        """Return the best target that it may go to, and the gain."""
         if index in self.elsewhere:
             target, gain = self.elsewhere[index]
             return target, gain if self.assignment.may_go(pod, target) else 0.0

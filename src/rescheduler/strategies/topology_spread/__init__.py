@@ -26,7 +26,7 @@ __all__ = ["TopologySpread"]
 
 _MOVES_WITH_DISPLACEMENT = 2
 _DISPLACEMENTS_TRIED = 3
-"""Pods for which a bystander is looked for, per constraint: it takes time, and they are alike."""
+"""Pods for which another one may be displaced, per constraint: the search takes time, and they are alike."""
 
 
 class TopologySpread:
@@ -39,7 +39,6 @@ class TopologySpread:
     """
 
     name: ClassVar[str] = "TopologySpread"
-    urgent: ClassVar[bool] = False
 
     def propose(self, view: View) -> Iterator[Proposal]:
         survey = _ViolationSurvey(view)
@@ -97,7 +96,7 @@ class _Candidate:
 
 
 def _candidates(view: View, survey: "_ViolationSurvey", violation: ConstraintViolation) -> list[_Candidate]:
-    """Pods whose leaving helps, one of each kind on each node: those first that help most."""
+    """Return pods whose move helps, one of each kind on each node, those first that help most."""
     pods, position = view.snapshot.pods, view.placement.position
     alike: set[tuple[int, int]] = set()
     found: list[_Candidate] = []
@@ -116,14 +115,14 @@ def _candidates(view: View, survey: "_ViolationSurvey", violation: ConstraintVio
 
 
 def _saved(view: View, survey: "_ViolationSurvey", pod: int) -> Ints:
-    """Over all constraints that it touches; nothing where one of them would be worse off."""
+    """Return the moves saved over all constraints that it affects; 0 where one of them would become worse."""
     each = np.stack([violation.moves_saved(pod) for violation in survey.touched_by(pod)])
     saved: Ints = np.where(view.nodes & view.open & (each >= 0).all(axis=0), each.sum(axis=0), 0)
     return saved
 
 
 def _best(view: View, candidates: list[_Candidate]) -> tuple[int, int, int] | None:
-    """Pod, target, and how many moves it saves. Who comes first wins, unless another one saves more."""
+    """Return pod, target, and how many moves it saves. The first wins, unless another one saves more."""
     best: tuple[int, int, int] | None = None
     for each in candidates:
         if best is not None and best[2] >= each.most:
@@ -148,7 +147,7 @@ def _with_displacement(
             gain = share * float(each.saved[found.place])
             return Proposal(
                 (
-                    ProposedMove(found.bystander, found.refuge, aside, gain),
+                    ProposedMove(found.displaced, found.target, aside, gain),
                     ProposedMove(each.pod, found.place, reason, gain),
                 )
             )
@@ -161,7 +160,7 @@ def _is_taken(view: View, proposal: Proposal) -> bool:
 
 
 def _report(view: View, violation: ConstraintViolation) -> None:
-    """One pod stands for all: they have the same constraint."""
+    """Report one pod for all: they have the same constraint."""
     pod = next((pod for pod in violation.pods() if view.may_move(pod)), None)
     if pod is not None and view.room > 0:
         view.report_no_target(pod)
@@ -182,10 +181,10 @@ class _ViolationSurvey:
             *self._anti_affinity_violations(),
             *self._spread_violations(),
         ]
-        """Those that take moves to set right, in a fixed order."""
+        """The violations, in a fixed order."""
 
     def touched_by(self, pod: int) -> Iterable[ConstraintViolation]:
-        """All that may change if that pod moves."""
+        """Return all violations that may change if that pod moves."""
         return (
             *self._by_pod.get(pod, ()),
             *self._by_class.get(int(self._view.snapshot.pods.pod_class[pod]), ()),
@@ -241,7 +240,7 @@ class _ViolationSurvey:
         return [violation for violation in found if violation.moves_needed()]
 
     def _meetings(self, key: str, classes: list[int], others: list[int]) -> dict[int, list[int]]:
-        """Pods of both by domain, where one meets another that it should not."""
+        """Return the pods of both by domain, where one meets another that it should not."""
         domain_of = self._node_labels.domains(key).of
         position = self._view.placement.position
         keeping, kept = self._rows(classes), self._rows(others)
@@ -271,7 +270,7 @@ class _ViolationSurvey:
 
 
 def _rows_by_class(view: View) -> dict[int, Rows]:
-    """Pods that are on a node and not about to leave it."""
+    """Return the pods by class that are on a node and not about to leave it."""
     pods = view.snapshot.pods
     staying = np.array([record.deleted_s is None for record in pods.records], np.bool_)
     order = np.argsort(pods.pod_class, kind="stable").astype(np.int32)

@@ -41,7 +41,7 @@ DomainSizes = tuple[tuple[int, bool, int], ...]
 
 
 def domain_sizes_of(domains: Iterable[tuple[int, bool, int]]) -> DomainSizes:
-    """Equal ones put together."""
+    """Return the sizes of domains, with equal ones combined."""
     found: dict[tuple[int, bool], int] = {}
     for pods, is_open, number in domains:
         found[pods, is_open] = found.get((pods, is_open), 0) + number
@@ -50,9 +50,11 @@ def domain_sizes_of(domains: Iterable[tuple[int, bool, int]]) -> DomainSizes:
 
 @lru_cache(maxsize=20_000)
 def moves_needed(sizes: DomainSizes, skew: int, *, from_zero: bool = False) -> int:
-    """With `from_zero` the emptiest counts as empty: there are fewer domains than the constraint asks for.
+    """Return how many moves restore the skew; as many as there are too many if the open domains can't take
+    enough.
 
-    Where the domains that are open can't take enough, as many as there are too many.
+    With `from_zero` the emptiest domain counts as empty: there are fewer domains than the constraint asks
+    for.
     """
     if not sizes:
         return 0
@@ -64,7 +66,8 @@ def moves_needed(sizes: DomainSizes, skew: int, *, from_zero: bool = False) -> i
 def moves_saved(
     sizes: DomainSizes, skew: int, source: tuple[int, bool], target: int | None, *, from_zero: bool = False
 ) -> int:
-    """How many fewer it takes once a pod has left a domain (pods, open) for an open one with `target` pods.
+    """Return how many fewer it takes once a pod has left a domain (pods, open) for an open one with `target`
+    pods.
 
     None: for somewhere where it does not count.
     """
@@ -77,7 +80,8 @@ def moves_saved(
 
 
 def _highest_low(sizes: DomainSizes) -> int:
-    """At most the average, and at most what a domain that takes no more has already."""
+    """Return the highest possible minimum: at most the average, and at most the size of a domain that takes
+    no more."""
     average = sum(pods * number for pods, _, number in sizes) // sum(number for _, _, number in sizes)
     return min([average, *(pods for pods, is_open, _ in sizes if not is_open)])
 
@@ -121,7 +125,8 @@ def evictions_needed(by_class: Mapping[int, ClassPods], conflicts: Set[tuple[int
 
 
 def _leaving(pods: int, pod_class: int, chosen: Set[int], conflicts: Set[tuple[int, int]]) -> int:
-    """One of a class that is at odds with itself may stay, if the class is chosen."""
+    """Count the pods that leave. One pod of a class that conflicts with itself may stay, if the class is
+    chosen."""
     if pod_class not in chosen:
         return pods
     return pods - 1 if (pod_class, pod_class) in conflicts else 0
@@ -130,7 +135,7 @@ def _leaving(pods: int, pod_class: int, chosen: Set[int], conflicts: Set[tuple[i
 def _independent(
     classes: Sequence[int], by_class: Mapping[int, ClassPods], conflicts: Set[tuple[int, int]]
 ) -> Iterator[Set[int]]:
-    """Choices of classes that go together: all of them, or one good one where there are very many."""
+    """Yield sets of classes without conflicts: all of them, or one good one if there are very many."""
     if len(classes) > _TRIED_EXHAUSTIVELY:
         chosen: set[int] = set()
         for each in sorted(classes, key=lambda each: (-by_class[each].movable, each)):
@@ -156,7 +161,7 @@ class ConstraintViolation(Protocol):
         ...
 
     def pods(self) -> list[int]:
-        """Those whose leaving may help."""
+        """Return the pods whose move may help."""
         ...
 
     def rule_out(self, pods: Collection[int], nodes: Flags) -> bool:
@@ -243,14 +248,14 @@ class SpreadViolation:
         return self.spread_check.eligible < self.spread_check.min_domains
 
     def _is_violated(self, counts: Ints) -> bool:
-        """Only those who ask for it can be in the wrong place."""
+        """Return whether a pod is in the wrong place; only pods that have the constraint can be."""
         min_count = 0 if self._from_zero or not self.eligible.size else counts[self.eligible].min()
         domains = self.spread_check.domain_counts.domain_of[self.view.placement.position[self.subjects]]
         crowded = counts[domains[domains != NO_ROW]] - min_count > self.spread_check.max_skew
         return bool(crowded.any())
 
     def _counts(self) -> Ints:
-        """[domain]"""
+        """Return the counts as [domain]."""
         domains = self.spread_check.domain_counts.domain_of[self.view.placement.position[self.counted]]
         return np.bincount(domains[domains != NO_ROW], minlength=self.closed.size).astype(np.int64)
 
@@ -269,7 +274,7 @@ class AntiAffinityViolation:
     view: View
     key: str
     name: str
-    """Of the domain."""
+    """The name of the domain."""
     domain: Flags
     """[node]: those in it."""
     crowd: list[int]

@@ -233,16 +233,16 @@ def rich_objects() -> list[Json]:
 
 
 def complete(objects: Iterable[Json]) -> list[Json]:
-    """Copies that say of which group they are: builders leave that out where nobody asks."""
+    """Copies that name their group: builders leave it out where it doesn't matter."""
     groups = {"Namespace": "v1", "CSINode": "storage.k8s.io/v1"}
     return [{"apiVersion": groups.get(each["kind"], ""), **copy.deepcopy(each)} for each in objects]
 
 
 def saved(objects: list[Json], **annotations: str) -> Json:
-    told = {name.replace("_", "-"): value for name, value in annotations.items()}
+    reported = {name.replace("_", "-"): value for name, value in annotations.items()}
     return {
         "apiVersion": "v1",
         "kind": "List",
-        "metadata": {"annotations": {f"rescheduler.dev/{name}": value for name, value in told.items()}},
+        "metadata": {"annotations": {f"rescheduler.dev/{name}": value for name, value in reported.items()}},
         "items": objects,
     }

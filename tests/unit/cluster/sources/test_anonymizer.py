@@ -1,4 +1,4 @@
-"""A cluster without its owner's words, in which the planner decides the same."""
+"""An anonymized cluster contains no names of its owner, and the planner decides the same."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from rescheduler.cluster.sources.anonymizer import anonymize
 from rescheduler.cluster.sources.cluster_export import trim_object
 from rescheduler.cluster.sources.cluster_kinds import snapshot_of
 from rescheduler.cluster.sources.saved_source import read_saved
-from rescheduler.config.policy import Policy
+from rescheduler.config.policy import NodeAutoscaler, Policy
 from rescheduler.planner.plan import Plan
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.strategies.strategy_registry import strategies_of
@@ -89,7 +89,7 @@ def test_the_plan_is_the_same_in_other_words_for_random_cluster(seed):
 
 
 def test_emptying_nodes_finds_the_same_nodes():
-    policy = replace(POLICY, enabled_strategies=("CostOptimization",))
+    policy = replace(POLICY, enabled_strategies=("CostOptimization",), node_autoscaler=NodeAutoscaler.OTHER)
     assert_same_plan(random_cluster(1).objects, policy)
 
 
@@ -157,7 +157,7 @@ def test_no_word_of_the_owner_s_remains():
 def strip(
     value: object, fields: frozenset[str] = frozenset({"operator", "apiVersion", "kind", "type"})
 ) -> object:
-    """Without the names of fields: `name` may be somebody's label, too."""
+    """Remove the names of fields: `name` may be a label, too."""
     if isinstance(value, dict):
         return [[strip(part), name if "." in name or "/" in name else ""] for name, part in value.items()
                 if name not in fields]  # fmt: skip
@@ -277,3 +277,18 @@ def test_namespaces_keep_their_order_in_keys_also_among_those_that_stay():
 def test_it_can_be_read_again_and_again_the_same():
     objects = [trim_object(each["kind"], each) for each in rich_objects()]
     assert msgspec.json.encode(anonymize(objects)) == msgspec.json.encode(anonymize(objects))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "stays"),
+    [
+        ("rescheduler.dev/max-moves-per-hour", "10%", True),
+        ("rescheduler.dev/max-moves-per-hour", "secret", False),
+        ("rescheduler.dev/windows", "Mon-Fri 22:00-06:00", True),
+        ("rescheduler.dev/windows", "22:00-06:00 Europe/Berlin", False),
+    ],
+)
+def test_limits_of_moves_stay_unless_they_tell_the_place(annotation, value, stays):
+    about = {"name": "web", "namespace": "shop", "annotations": {annotation: value}}
+    (found,) = anonymize([{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": about, "spec": {}}])
+    assert (found["metadata"]["annotations"][annotation] == value) is stays

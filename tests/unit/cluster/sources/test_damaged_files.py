@@ -1,4 +1,4 @@
-"""Whatever happens to a file: it is read, or refused in words. Never a traceback."""
+"""A damaged file is read or refused with a message, never with a traceback."""
 
 import copy
 import json
@@ -66,7 +66,7 @@ def one_of_each_shape() -> list[Path]:
 
 
 def use(raw: bytes) -> None:
-    """As `plan` and `snapshot --anonymise` do."""
+    """Use it as `plan` and `snapshot --anonymize` do."""
     try:
         reading = read_saved(raw, source="c.json")
     except UnreadableCluster as refused:
@@ -114,7 +114,7 @@ def test_a_file_with_something_strange_in_any_one_field(strange):
 
 
 def test_a_null_where_a_key_or_an_object_is_needed_is_refused_by_its_path():
-    """Both once ended `snapshot --anonymise` with an AttributeError."""
+    """Both once ended `snapshot --anonymize` with an AttributeError."""
     without_key = {"matchExpressions": [{"key": None, "operator": "Exists"}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [without_key]}}
     odd = {

@@ -1,4 +1,4 @@
-"""Amounts beyond all measure: they count as very much, or are refused by name. Never a number that wraps."""
+"""Extreme amounts count as very large or are refused by name; no number overflows."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A running cluster is read whole, and what can't be read is said."""
+"""A live cluster is read completely, and everything that can't be read is reported."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Usage over `metrics.k8s.io`: as the simulated cluster serves it, and as broken servers do."""
+"""Usage from `metrics.k8s.io`: from the simulated cluster, and from broken servers."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -170,7 +170,7 @@ async def test_everything_is_asked_for_in_one_page(odd):
         pytest.param(pod("bad") | {"containers": None}, "it has no containers", id="no containers"),
     ],
 )
-async def test_one_reading_that_makes_no_sense_costs_no_others(odd, strange, why):
+async def test_one_reading_that_is_invalid_costs_no_others(odd, strange, why):
     odd.pods = 200, listed(pod("a"), strange, pod("z"))
     readings = await odd.read()
     assert set(readings.pods) == {"shop/a", "shop/z"}
@@ -191,7 +191,7 @@ async def test_a_cluster_without_a_metrics_api_is_said_plainly(odd):
         METRICS,
         "the cluster does not serve metrics.k8s.io/v1beta1. Install metrics-server, or set usageSource.",
     )
-    assert len(odd.asked) == 1, "pods are not asked for in vain"
+    assert len(odd.asked) == 1, "pods are not requested without need"
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ async def test_whatever_fails_comes_back_as_a_sentence(odd, answer, why):
 
 @pytest.fixture
 def waits(monkeypatch):
-    """How long was waited, in seconds; nobody really waits."""
+    """How long the client waited, in seconds of virtual time."""
     waited: list[float] = []
 
     async def no_wait(seconds):
@@ -244,7 +244,7 @@ async def test_a_metrics_server_that_was_down_for_a_moment_is_read_after_all(odd
     assert len(waits) == 1
 
 
-async def test_pods_that_fail_after_the_nodes_are_told_too(odd):
+async def test_pods_that_fail_after_the_nodes_are_reported_too(odd):
     odd.pods = refusal(500, "out of memory")
     assert "can't list pods.metrics.k8s.io: out of memory (500)" in (await odd.read()).why
 

@@ -1,4 +1,4 @@
-"""Whatever is planted wherever in an object: nothing of it is left when it was made anonymous.
+"""No text that is added anywhere in an object is left after the object was anonymized.
 
 Every field of every kind that is saved is filled with words of an owner's, in the shapes that come closest to
 what stays: domains under kubernetes.io, keys of JSON in annotations, fields that have one of a few words.
@@ -127,7 +127,7 @@ def test_neither_of_what_a_file_says_about_itself():
 # --- and yet the planner decides the same
 
 
-DISGUISES = (
+FORGERIES = (
     {"app": "zq1x.kubernetes.io/app"},
     {"app": "zq1x.k8s.io/Zq2x_app", "shop/": "zq3x/"},
     {"app": "app.kubernetes.io/zq1x", "zone": "rescheduler.dev/zq2x"},
@@ -136,10 +136,10 @@ DISGUISES = (
 
 
 @settings(max_examples=8, deadline=None)
-@given(seed=st.integers(0, 1000), disguise=st.sampled_from(DISGUISES))
-def test_whatever_keys_labels_have_the_plan_is_the_same_in_other_words(seed, disguise):
+@given(seed=st.integers(0, 1000), forgery=st.sampled_from(FORGERIES))
+def test_whatever_keys_labels_have_the_plan_is_the_same_in_other_words(seed, forgery):
     text = json.dumps(random_cluster(seed).objects)
-    for old, new in disguise.items():
+    for old, new in forgery.items():
         text = text.replace(f'"{old}"', f'"{new}"')
     assert_same_plan(json.loads(text))
 

@@ -36,7 +36,7 @@ def vector(*result, kind="vector", **more):
 
 
 class Server:
-    """Answers `cpu` and `memory` as told; anything but a dictionary is sent as it is."""
+    """Answers `cpu` and `memory` as set; anything but a dictionary is sent as it is."""
 
     def __init__(self) -> None:
         self.cpu: Any = vector(web_pod())
@@ -107,10 +107,10 @@ async def test_a_pod_that_says_its_node_is_a_pod_all_the_same(server):
     assert readings.nodes == {}
 
 
-async def test_series_of_nobody_are_ignored(server):
+async def test_series_without_pod_or_node_are_ignored(server):
     strange = [{}, {"pod": "web"}, {"namespace": "shop"}, {"pod": "web", "node": "n-1"}]
-    for_nobody = [series("9", **labels) for labels in strange]
-    server.cpu, server.memory = vector(web_pod(), *for_nobody), vector(web_pod("1048576"), *for_nobody)
+    without_pod = [series("9", **labels) for labels in strange]
+    server.cpu, server.memory = vector(web_pod(), *without_pod), vector(web_pod("1048576"), *without_pod)
     assert await server.read() == UsageReadings(PROMETHEUS, {"shop/web": UsageReading(250, 2**20, AT_S)})
 
 
@@ -148,7 +148,7 @@ async def test_a_partial_answer_is_used_and_its_warning_passed_on(server):
     assert readings.notes == ("Prometheus warning for cpuQuery: store 10.0.0.7 is unavailable",)
 
 
-async def test_prometheus_is_told_when_to_give_up(server):
+async def test_prometheus_gets_a_timeout(server):
     await server.read(timeout=timedelta(seconds=90))
     assert [request.query["timeout"] for request in server.requests] == ["90", "90"]
 
@@ -284,7 +284,7 @@ async def test_whatever_else_comes_back_becomes_a_sentence(server, status, answe
     assert outcome.why.startswith(server.url)
     assert why in outcome.why
     assert "Check prometheus." in outcome.why
-    assert len(server.requests) == 1, "the second query is not asked in vain"
+    assert len(server.requests) == 1, "the second query is not sent without need"
 
 
 async def test_the_query_that_fails_is_named(server):

@@ -1,4 +1,4 @@
-"""Clusters from files: what is assumed where something is missing, and what is refused."""
+"""Clusters from files: which assumptions fill gaps, and what is refused."""
 
 import copy
 import json
@@ -92,14 +92,14 @@ def near(selector: dict) -> dict:
     return {"affinity": {"podAffinity": {REQUIRED: [term]}}}
 
 
-def test_a_namespace_that_is_not_there_has_no_labels_and_that_is_said_where_somebody_asks_for_them():
+def test_a_missing_namespace_has_no_labels_and_is_reported_where_they_matter():
     made = cluster().node("n").namespace("shop", team="a").pod("shop/web", on="n")
     made.pod("zoo/ape", on="n").pod("bar/tap", on="n")
     assert not [each for each in read(complete(made.objects)).assumptions if "namespaces" in each]
     made.pod("shop/near", on="n", spec=near({"matchLabels": {"team": "a"}}))
-    told = "namespaces missing from the file have no labels except their names: bar, zoo"
-    assert told in read(complete(made.objects)).assumptions
-    assert told in read(complete(made.objects), saved_kinds="Namespace").assumptions
+    reported = "namespaces missing from the file have no labels except their names: bar, zoo"
+    assert reported in read(complete(made.objects)).assumptions
+    assert reported in read(complete(made.objects), saved_kinds="Namespace").assumptions
     made.namespace("zoo").namespace("bar")
     assert not [each for each in read(complete(made.objects)).assumptions if "namespaces" in each]
 
@@ -108,10 +108,10 @@ def test_but_its_name_is_known():
     made = cluster().nodes("a", "b").pod("shop/web", on="a")
     made.pod("zoo/ape", on="b", spec=near({"matchLabels": {"kubernetes.io/metadata.name": "shop"}}))
     placement = Placement(made.snapshot())
-    ape = placement.snapshot.pods.row["zoo/ape"]
-    assert placement.fits(ape, source_stays=False).tolist() == [True, False]
+    row = placement.snapshot.pods.row["zoo/ape"]
+    assert placement.fits(row, source_stays=False).tolist() == [True, False]
     made.namespace("shop")
-    assert Placement(made.snapshot()).fits(ape, source_stays=False).tolist() == [True, False]
+    assert Placement(made.snapshot()).fits(row, source_stays=False).tolist() == [True, False]
 
 
 def test_a_pod_on_a_node_that_is_not_there_is_left_out_and_named():
@@ -206,7 +206,7 @@ CONTAINER = "spec.containers[0]"
         (("status", "conditions"), [1], "status.conditions[0]: expected an object, got 1"),
     ],
 )  # fmt: skip
-def test_a_pod_that_makes_no_sense_is_refused_with_its_name_and_the_path(path, value, fault):
+def test_a_pod_that_is_invalid_is_refused_with_its_name_and_the_path(path, value, fault):
     objects = small()
     place = pod_in(objects)
     for step in path[:-1]:
@@ -216,7 +216,7 @@ def test_a_pod_that_makes_no_sense_is_refused_with_its_name_and_the_path(path, v
     assert found.startswith(f"Pod shop/web: {fault}"), found
 
 
-def test_all_that_is_wrong_is_told_at_once():
+def test_all_that_is_wrong_is_reported_at_once():
     objects = small()
     pod_in(objects)["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "x", "memory": "y"}
     objects[0]["status"]["allocatable"] = {"cpu": "z"}

@@ -1,4 +1,4 @@
-"""What is saved of an object: enough to decide the same, and no secret."""
+"""What is saved of an object: enough for the same decisions, and no secret."""
 
 import json
 

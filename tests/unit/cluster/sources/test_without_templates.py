@@ -1,4 +1,4 @@
-"""Workloads as they are read for deciding: the same from both encodings, and without their templates."""
+"""Workloads are read without their templates, and are the same in both encodings."""
 
 import json
 from typing import Any
@@ -53,7 +53,7 @@ def test_any_replica_set_gives_the_same_record_from_both_encodings(manifest):
     assert identify(one) == identify(other)
 
 
-def test_a_controller_that_has_not_looked_yet_tells_no_generation_in_either_encoding():
+def test_a_controller_that_has_not_looked_yet_shows_no_generation_in_either_encoding():
     never_seen = {"metadata": {"name": "web-1", "generation": 3}, "status": {"observedGeneration": 0}}
     (found,) = from_protobuf(never_seen)
     assert decode_workload(found, "ReplicaSet").observed_generation == 3

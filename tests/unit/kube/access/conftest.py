@@ -1,4 +1,4 @@
-"""A certificate authority, and API servers on loopback that say who called."""
+"""A certificate authority, and API servers on loopback that report which client called."""
 
 import base64
 import datetime as dt
@@ -44,7 +44,7 @@ LOOPBACK = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
 
 
 def data(pem: bytes) -> str:
-    """As the `…-data` fields of a kubeconfig have it."""
+    """Encode it as the `…-data` fields of a kubeconfig."""
     return base64.b64encode(pem).decode()
 
 

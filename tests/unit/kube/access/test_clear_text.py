@@ -1,6 +1,6 @@
-"""Credentials are never sent unencrypted: whatever a kubeconfig says, a listener on the network reads none.
+"""Credentials are never sent unencrypted, whatever a kubeconfig says.
 
-The sockets here record what arrives, as somebody on the network would.
+The sockets here record what arrives, as an attacker on the network would.
 """
 
 import asyncio
@@ -33,29 +33,29 @@ USERS = [
 @contextlib.asynccontextmanager
 async def recording(answer: bytes = b"") -> AsyncIterator[tuple[int, bytearray]]:
     """A listener that answers anything with `answer`; gives its port and what arrived."""
-    heard = bytearray()
+    received = bytearray()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.extend(await reader.read(65536))
+        received.extend(await reader.read(65536))
         writer.write(answer)
         writer.close()
 
     server = await asyncio.start_server(listen, "127.0.0.1", 0)
     try:
-        yield server.sockets[0].getsockname()[1], heard
+        yield server.sockets[0].getsockname()[1], received
     finally:
         server.close()
         await server.wait_closed()
 
 
 async def test_a_server_without_a_scheme_gets_tls_before_it_gets_a_token(kubeconfig) -> None:
-    async with recording() as (port, heard):
+    async with recording() as (port, received):
         file = kubeconfig({"token": TOKEN}, cluster={"server": f"127.0.0.1:{port}"})
         async with HttpTransport(load_cluster_access(file, environment={})) as network:
             with pytest.raises(NoResponse):
                 await network.send(ApiRequest("GET", "/version"))
-    assert heard[:1] == b"\x16", "a TLS handshake"
-    assert TOKEN.encode() not in heard
+    assert received[:1] == b"\x16", "a TLS handshake"
+    assert TOKEN.encode() not in received
 
 
 @pytest.mark.parametrize("user", USERS)
@@ -105,7 +105,7 @@ def test_but_not_through_a_proxy_on_another_machine(kubeconfig) -> None:
 async def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(kubeconfig, monkeypatch) -> None:
     """It would see the token."""
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}"
-    async with recording(answer) as (proxy, overheard), recording(answer) as (port, heard):
+    async with recording(answer) as (proxy, recorded_requests), recording(answer) as (port, received):
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy}")
         monkeypatch.delenv("no_proxy", raising=False)
         file = kubeconfig({"token": TOKEN}, cluster={"server": f"http://127.0.0.1:{port}"})
@@ -114,24 +114,24 @@ async def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(kubeconf
             await network.send(ApiRequest("GET", "/version")) as response,
         ):
             await response.read()
-    assert TOKEN.encode() in heard
-    assert not overheard
+    assert TOKEN.encode() in received
+    assert not recorded_requests
 
 
 async def test_a_proxy_sees_no_credentials_of_a_server_with_tls(kubeconfig) -> None:
-    async with recording(b"HTTP/1.1 502 Bad Gateway\r\n\r\n") as (proxy, overheard):
+    async with recording(b"HTTP/1.1 502 Bad Gateway\r\n\r\n") as (proxy, recorded_requests):
         cluster = {"server": "https://host.test:6443", "proxy-url": f"http://127.0.0.1:{proxy}"}
         async with HttpTransport(
             load_cluster_access(kubeconfig({"token": TOKEN}, cluster=cluster), environment={})
         ) as network:
             with pytest.raises(NoResponse):
                 await network.send(ApiRequest("GET", "/version"))
-    assert overheard.startswith(b"CONNECT host.test:6443")
-    assert TOKEN.encode() not in overheard
+    assert recorded_requests.startswith(b"CONNECT host.test:6443")
+    assert TOKEN.encode() not in recorded_requests
 
 
 async def test_a_redirect_to_another_server_gets_no_credentials(kubeconfig) -> None:
-    async with recording() as (elsewhere, overheard):
+    async with recording() as (elsewhere, recorded_requests):
         location = f"Location: http://127.0.0.1:{elsewhere}/\r\nContent-Length: 0\r\n\r\n"
         async with recording(b"HTTP/1.1 307 Temporary Redirect\r\n" + location.encode()) as (port, _):
             file = kubeconfig({"token": TOKEN}, cluster={"server": f"http://127.0.0.1:{port}"})
@@ -140,10 +140,10 @@ async def test_a_redirect_to_another_server_gets_no_credentials(kubeconfig) -> N
                 await network.send(ApiRequest("GET", "/version")) as response,
             ):
                 assert response.status == 307
-    assert not overheard
+    assert not recorded_requests
 
 
-async def test_whoever_uses_the_network_is_refused_likewise() -> None:
+async def test_credentials_over_the_network_are_refused_likewise() -> None:
     """Such as the settings of Prometheus, which name a token file and a URL."""
     access = ClusterAccess(
         "http://host.test:9090", StoredCredentials(authorization=bearer_authorization(TOKEN)), "the settings"

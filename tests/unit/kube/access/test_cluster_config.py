@@ -1,4 +1,4 @@
-"""Which cluster is meant: kubeconfig files, contexts, and the service account of a pod."""
+"""How the cluster is chosen: kubeconfig files, contexts, and the service account of a pod."""
 
 import base64
 from pathlib import Path

@@ -80,7 +80,7 @@ async def test_a_refused_token_is_read_again_and_the_request_repeated_once(serve
         assert [call.headers["Authorization"] for call in server.calls[1:]] == ["Bearer old", "Bearer new"]
 
 
-async def test_a_token_file_that_is_gone_is_told_and_nothing_is_sent(serve, reach, ask):
+async def test_a_token_file_that_is_gone_is_reported_and_nothing_is_sent(serve, reach, ask):
     async with serve() as server, reach(server, {"tokenFile": "missing"}) as network:
         with pytest.raises(NoResponse, match=r"can't read .*missing: No such file") as failed:
             await ask(network)

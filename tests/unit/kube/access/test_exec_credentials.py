@@ -1,4 +1,4 @@
-"""Credentials from a program: when it is run, what it is told, and how its failures are."""
+"""Credentials from an exec plugin: when it runs, its input, and its failures."""
 
 import asyncio
 import datetime as dt
@@ -50,8 +50,8 @@ async def test_a_plugin_is_run_again_when_its_token_expires(serve, reach, tmp_pa
     async with serve() as server, reach(server, user) as network:
         for _ in range(3):
             await ask(network)
-        told = [call.headers["Authorization"] for call in server.calls]
-        assert told == ["Bearer token-1", "Bearer token-2", "Bearer token-2"]
+        reported = [call.headers["Authorization"] for call in server.calls]
+        assert reported == ["Bearer token-1", "Bearer token-2", "Bearer token-2"]
 
 
 async def test_a_plugin_is_run_again_when_its_token_is_refused(serve, reach, tmp_path, ask):
@@ -99,7 +99,7 @@ async def test_a_plugin_gets_its_arguments_its_environment_and_the_cluster(serve
         ),
     ],
 )
-async def test_a_plugin_that_fails_is_told_with(body, complaint, reach, tmp_path, serve, ask):
+async def test_a_plugin_that_fails_is_reported_with(body, complaint, reach, tmp_path, serve, ask):
     async with serve() as server, reach(server, plugin(tmp_path, body)) as network:
         with pytest.raises(NoResponse, match=complaint) as failed:
             await ask(network)
@@ -107,7 +107,7 @@ async def test_a_plugin_that_fails_is_told_with(body, complaint, reach, tmp_path
         assert not server.calls
 
 
-async def test_a_missing_plugin_is_told_with_its_install_hint(reach, serve, ask):
+async def test_a_missing_plugin_is_reported_with_its_install_hint(reach, serve, ask):
     user = {"exec": {"command": "no-such-plugin", "installHint": "Install it with apt."}}
     async with serve() as server, reach(server, user) as network:
         with pytest.raises(

@@ -81,7 +81,7 @@ async def test_a_proxy_of_the_environment_is_used_but_not_for_exceptions(serve, 
             assert len(direct.calls) == 1
 
 
-async def test_where_nobody_listens_nothing_was_sent():
+async def test_without_a_listener_nothing_was_sent():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -91,11 +91,11 @@ async def test_where_nobody_listens_nothing_was_sent():
         assert not failed.value.sent
 
 
-Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+ServerScript = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
-async def rude_server(talk: Conversation) -> AsyncIterator[str]:
+async def faulty_server(talk: ServerScript) -> AsyncIterator[str]:
     """A server that does with its connections what no HTTP library would."""
     talking: set[asyncio.Task[None]] = set()
 
@@ -130,7 +130,7 @@ async def test_a_redirect_is_not_followed():
         await writer.drain()
 
     async with (
-        rude_server(redirect) as url,
+        faulty_server(redirect) as url,
         HttpTransport(access(url)) as network,
         await network.send(ApiRequest("GET", "/")) as response,
     ):
@@ -149,7 +149,7 @@ async def test_a_write_whose_connection_breaks_is_not_repeated(method):
                 return
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
-    async with rude_server(answer_once_then_hang_up) as url, HttpTransport(access(url)) as network:
+    async with faulty_server(answer_once_then_hang_up) as url, HttpTransport(access(url)) as network:
         async with await network.send(ApiRequest("GET", "/")) as response:
             await response.read()
         with pytest.raises(NoResponse, match="the connection broke") as failed:
@@ -158,23 +158,23 @@ async def test_a_write_whose_connection_breaks_is_not_repeated(method):
         assert seen == ["GET", method]
 
 
-async def test_a_server_that_takes_a_request_and_says_nothing_is_given_up():
+async def test_a_request_without_an_answer_times_out():
     async def silence(reader, writer):
         await asyncio.sleep(60)
 
-    async with rude_server(silence) as url, HttpTransport(access(url)) as network:
+    async with faulty_server(silence) as url, HttpTransport(access(url)) as network:
         with pytest.raises(NoResponse, match=r"no answer from .* within 0.05 s") as failed:
             await network.send(ApiRequest("POST", "/", timeout_s=0.05))
         assert failed.value.sent
 
 
-async def test_a_body_that_never_ends_is_given_up():
+async def test_a_body_that_never_ends_times_out():
     async def trickle(reader, writer):
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
         await asyncio.sleep(60)
 
     async with (
-        rude_server(trickle) as url,
+        faulty_server(trickle) as url,
         HttpTransport(access(url)) as network,
         await network.send(ApiRequest("GET", "/", timeout_s=0.2)) as response,
     ):
@@ -189,7 +189,7 @@ async def test_a_body_that_breaks_off_is_never_taken_for_whole():
         await writer.drain()
 
     async with (
-        rude_server(cut) as url,
+        faulty_server(cut) as url,
         HttpTransport(access(url)) as network,
         await network.send(ApiRequest("GET", "/")) as response,
     ):
@@ -206,7 +206,7 @@ async def test_a_stream_outlives_the_time_out_of_its_request():
         await writer.drain()
 
     async with (
-        rude_server(slowly) as url,
+        faulty_server(slowly) as url,
         HttpTransport(access(url)) as network,
         await network.send(ApiRequest("GET", "/", timeout_s=0.1, streaming=True)) as response,
     ):
@@ -222,7 +222,7 @@ async def test_leaving_a_stream_hangs_up_on_the_server():
         await reader.read()
         hung_up.set()
 
-    async with rude_server(until_gone) as url, HttpTransport(access(url)) as network:
+    async with faulty_server(until_gone) as url, HttpTransport(access(url)) as network:
         async with await network.send(ApiRequest("GET", "/", streaming=True)) as response:
             assert await anext(response.chunks()) == b"one"
         async with asyncio.timeout(5):

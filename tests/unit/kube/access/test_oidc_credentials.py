@@ -24,7 +24,7 @@ def id_token(expires_in_s: float, name: str = "x") -> str:
 
 @pytest.fixture
 async def issuer(authority, tmp_path):
-    """An OpenID Connect issuer: grants what `issuer.grant` says to whoever has the right refresh token."""
+    """An OpenID Connect issuer: grants what `issuer.grant` says to clients with the right refresh token."""
 
     class Issuer:
         url = ""

@@ -104,6 +104,14 @@ volume_source = st.one_of(
 )
 volume = st.builds(lambda name, source: {"name": name, **source}, words, volume_source)
 resources = objects(requests=amounts, limits=amounts)
+windows_options = objects(hostProcess=st.booleans(), runAsUserName=words)
+security_context = objects(
+    capabilities=objects(add=lists(st.sampled_from(["CHOWN", "SYS_ADMIN"])), drop=lists(words)),
+    privileged=st.booleans(),
+    procMount=st.sampled_from(["", "Default", "Unmasked"]),
+    windowsOptions=windows_options,
+    runAsUser=small,
+)
 container = st.fixed_dictionaries(
     {"name": words},
     optional={
@@ -112,6 +120,7 @@ container = st.fixed_dictionaries(
         "ports": lists(
             objects(hostPort=small, containerPort=small, protocol=words, hostIP=words, name=words)
         ),
+        "securityContext": security_context,
         "restartPolicy": st.sampled_from(["Always", "Never"]),
         "restartPolicyRules": lists(objects(action=st.sampled_from(["Restart", "RestartAllContainers"]))),
         "env": lists(objects(name=words, value=words)),
@@ -192,6 +201,9 @@ pod_spec = objects(
     nodeSelector=maps(),
     nodeName=words,
     hostNetwork=st.booleans(),
+    hostPID=st.booleans(),
+    hostIPC=st.booleans(),
+    securityContext=objects(windowsOptions=windows_options, fsGroup=small),
     affinity=affinity,
     schedulerName=words,
     tolerations=lists(toleration),

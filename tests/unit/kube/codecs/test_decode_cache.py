@@ -1,4 +1,4 @@
-"""What many pods have in common is stored once, and what nobody needs any more is forgotten."""
+"""Parts that many pods share are stored once, and dropped when no pod uses them any more."""
 
 import json
 

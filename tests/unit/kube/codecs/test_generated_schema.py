@@ -1,4 +1,4 @@
-"""The generated modules are what the .proto files say."""
+"""The generated modules match the .proto files."""
 
 import shutil
 from pathlib import Path
@@ -22,12 +22,12 @@ def test_what_is_committed_is_up_to_date(capfd: pytest.CaptureFixture[str]):
     assert protobuf_schema.main(["--check"]) == 0, capfd.readouterr().err
 
 
-def test_a_change_of_a_schema_is_noticed_and_mended(copy: Path, capfd: pytest.CaptureFixture[str]):
+def test_a_change_of_a_schema_is_noticed_and_fixed(copy: Path, capfd: pytest.CaptureFixture[str]):
     schema = copy / "api.proto"
     schema.write_text(schema.read_text().replace("unschedulable = 4", "unschedulable = 6"))
     assert protobuf_schema.main(["--check"]) == 1
-    assert "api_pb2.py" in (told := capfd.readouterr().err)
-    assert "make generate" in told
+    assert "api_pb2.py" in (reported := capfd.readouterr().err)
+    assert "make generate" in reported
     assert protobuf_schema.main([]) == 0
     assert protobuf_schema.main(["--check"]) == 0
 

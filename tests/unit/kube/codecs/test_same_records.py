@@ -137,7 +137,7 @@ OF_THE_REAL_POD: list[tuple[str, Callable[[PodRecord], Any], Any]] = [
 @pytest.mark.parametrize(
     ("look", "expected"), [pytest.param(look, expected, id=name) for name, look, expected in OF_THE_REAL_POD]
 )
-def test_a_real_pod_with_everything_in_it_tells(
+def test_a_real_pod_with_everything_in_it_shows(
     everything: PodRecord, look: Callable[[PodRecord], Any], expected: Any
 ):
     assert look(everything) == expected

@@ -1,4 +1,4 @@
-"""Refusals in both encodings."""
+"""Status errors in both encodings."""
 
 import json
 

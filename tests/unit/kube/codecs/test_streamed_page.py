@@ -1,4 +1,4 @@
-"""A page is the same however it is cut up on its way."""
+"""A page is the same, wherever the network splits it."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Events of a watch in both encodings, however the network cuts them."""
+"""Watch events in both encodings, wherever the network splits them."""
 
 import itertools
 
@@ -61,7 +61,7 @@ def test_chunks_of_one_byte(form: str):
 
 
 @both
-def test_an_event_that_has_not_ended_is_not_told(form: str):
+def test_an_event_that_has_not_ended_is_not_reported(form: str):
     content_type, stream = stream_of(form, EVENTS[:1])
     assert watched(POD_CODEC, content_type, [stream[:-1]]) == []
 
@@ -89,11 +89,11 @@ def test_a_real_server_ends_a_watch_from_a_compacted_version(form: str, content_
 
 
 @both
-def test_what_came_before_the_damage_is_told(form: str):
+def test_what_came_before_the_damage_is_reported(form: str):
     content_type, stream = stream_of(form, EVENTS[:1])
     damage = b"{\n" if form == "json" else b"\x00\x00\x00\x01\xff"
     decoder = POD_CODEC.watch_decoder(content_type)
-    told = decoder.feed(stream + damage)
-    assert next(told).object.key == "shop/a"
+    reported = decoder.feed(stream + damage)
+    assert next(reported).object.key == "shop/a"
     with pytest.raises(Undecodable):
-        next(told)
+        next(reported)

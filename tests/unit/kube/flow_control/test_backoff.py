@@ -16,7 +16,7 @@ def test_two_that_fail_together_do_not_come_back_together():
     assert [first.next_delay_s() for _ in range(5)] != [second.next_delay_s() for _ in range(5)]
 
 
-def test_after_a_success_it_starts_anew():
+def test_after_a_success_it_starts_again():
     backoff = Backoff(1.0, 30.0, random.Random(5))
     for _ in range(5):
         backoff.next_delay_s()

@@ -1,4 +1,4 @@
-"""Informer tests run on a clock that jumps: minutes of silence take no time."""
+"""Informer tests run in virtual time: minutes without events take no time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping

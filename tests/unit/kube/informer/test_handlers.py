@@ -1,4 +1,4 @@
-"""Handlers hear of every change of the cache: once, in order, as old and new."""
+"""Handlers receive every change of the cache once, in order, with the old and the new object."""
 
 import asyncio
 
@@ -25,47 +25,47 @@ def words(old, new) -> str:
     return f"{old['metadata']['name']}: {old.get('size')} to {new.get('size')}"
 
 
-async def test_added_changed_and_deleted_are_told_with_old_and_new(informer, server, until):
-    heard = []
-    informer.subscribe(lambda old, new: heard.append(words(old, new)))
+async def test_added_changed_and_deleted_are_reported_with_old_and_new(informer, server, until):
+    received = []
+    informer.subscribe(lambda old, new: received.append(words(old, new)))
     server.put("second", size=1)
     server.put("second", size=2)
     server.remove("second")
-    await until(lambda: len(heard) == 4)
-    assert heard == ["added first", "added second", "second: 1 to 2", "deleted second"]
+    await until(lambda: len(received) == 4)
+    assert received == ["added first", "added second", "second: 1 to 2", "deleted second"]
 
 
-async def test_what_was_missed_is_told_after_a_new_list_deletions_first(informer, server, until):
+async def test_what_was_missed_is_reported_after_a_new_list_deletions_first(informer, server, until):
     server.put("changes", size=1)
     server.put("stays", size=1)
     await until(lambda: len(informer) == 3)
-    heard = []
-    informer.subscribe(lambda old, new: heard.append(words(old, new)))
-    heard.clear()
+    received = []
+    informer.subscribe(lambda old, new: received.append(words(old, new)))
+    received.clear()
     server.drop()
-    server.mute = True
+    server.silent = True
     server.put("changes", size=2)
     server.remove("first")
     server.put("comes")
-    server.mute = False
+    server.silent = False
     server.compact()
     await until(lambda: informer.counts.relists)
-    assert heard == ["deleted first", "changes: 1 to 2", "added comes"]
+    assert received == ["deleted first", "changes: 1 to 2", "added comes"]
 
 
-async def test_an_object_made_anew_under_its_name_is_told_as_deleted_and_added(informer, server, until):
-    heard = []
-    informer.subscribe(lambda old, new: heard.append(words(old, new)))
-    heard.clear()
+async def test_an_object_that_is_created_again_is_reported_as_deleted_and_added(informer, server, until):
+    received = []
+    informer.subscribe(lambda old, new: received.append(words(old, new)))
+    received.clear()
     server.drop()
     server.remove("first")
     server.put("first", size=9)
     server.compact()
     await until(lambda: informer.counts.relists)
-    assert heard == ["deleted first", "added first"]
+    assert received == ["deleted first", "added first"]
 
 
-async def test_the_cache_has_a_change_before_a_handler_hears_of_it(informer, server, until):
+async def test_the_cache_has_a_change_before_a_handler_receives_it(informer, server, until):
     seen = []
     informer.subscribe(lambda old, new: seen.append(informer.get("ns/second")))
     server.put("second", size=1)
@@ -75,18 +75,18 @@ async def test_the_cache_has_a_change_before_a_handler_hears_of_it(informer, ser
 
 
 async def test_a_handler_that_raises_harms_neither_the_others_nor_itself(informer, server, until, caplog):
-    heard, broken = [], []
+    received, broken = [], []
 
     def raises(old, new):
         broken.append(new)
         raise ValueError("no")
 
     informer.subscribe(raises)
-    informer.subscribe(lambda old, new: heard.append(words(old, new)))
+    informer.subscribe(lambda old, new: received.append(words(old, new)))
     server.put("second")
     server.put("third")
     await until(lambda: len(informer) == 3)
-    assert heard == ["added first", "added second", "added third"]
+    assert received == ["added first", "added second", "added third"]
     assert len(broken) == 3
     assert informer.counts.handler_failures == 3
     assert "a handler of things.test.dev failed for ns/second" in caplog.text
@@ -109,16 +109,16 @@ async def test_a_slow_handler_shows_as_lag(informer, server, until):
     assert informer.counts.worst_lag_s == pytest.approx(3)
 
 
-async def test_a_handler_hears_nothing_more_once_it_has_left(informer, server, until):
-    heard = []
-    leave = informer.subscribe(lambda old, new: heard.append(new))
+async def test_a_handler_receives_nothing_after_it_unsubscribed(informer, server, until):
+    received = []
+    leave = informer.subscribe(lambda old, new: received.append(new))
     leave()
     server.put("second")
     await until(lambda: len(informer) == 2)
-    assert len(heard) == 1
+    assert len(received) == 1
 
 
-async def test_who_subscribes_from_within_a_handler_hears_of_everything_once(informer, server, until):
+async def test_a_subscriber_from_within_a_handler_receives_everything_once(informer, server, until):
     late = []
 
     def invite(old, new):
@@ -127,10 +127,10 @@ async def test_who_subscribes_from_within_a_handler_hears_of_everything_once(inf
             informer.subscribe(lambda old, new: late.append(words(old, new)))
 
     server.drop()
-    server.mute = True
+    server.silent = True
     server.put("second")
     server.put("third")
-    server.mute = False
+    server.silent = False
     server.compact()
     informer._handlers[object()] = invite
     await until(lambda: informer.counts.relists)
@@ -153,18 +153,18 @@ async def test_indices_follow_every_change(informer, server, until):
         informer.find("shape", "round")
 
 
-async def test_a_handler_that_goes_and_comes_again_meanwhile_hears_of_everything_once(
+async def test_a_handler_that_goes_and_comes_again_meanwhile_receives_everything_once(
     informer, server, until
 ):
-    heard = []
+    received = []
 
     def listen(old, new):
-        heard.append(words(old, new))
+        received.append(words(old, new))
 
     def change_places(old, new):
         if new["metadata"]["name"] == "second":
             leave()
-            heard.clear()
+            received.clear()
             informer.subscribe(listen)
 
     informer.subscribe(change_places)
@@ -172,4 +172,4 @@ async def test_a_handler_that_goes_and_comes_again_meanwhile_hears_of_everything
     server.put("second")
     server.put("third")
     await until(lambda: len(informer) == 3)
-    assert heard == ["added first", "added second", "added third"]
+    assert received == ["added first", "added second", "added third"]

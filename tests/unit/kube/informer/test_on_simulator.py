@@ -1,4 +1,4 @@
-"""Informers against the simulated API server: whatever befalls it, the cache ends up equal to a list."""
+"""Informers on the simulated API server: after any faults, the cache equals a list."""
 
 import asyncio
 import random
@@ -25,59 +25,61 @@ def transport(server) -> InProcessTransport:
     return InProcessTransport(server.handle)
 
 
-async def shake(client: Client, server: ApiServer, dice: random.Random) -> None:
-    """One random thing happens: mostly a write, now and then a mishap."""
-    name = f"thing-{dice.randrange(12)}"
-    happening = dice.choices(["put", "delete", "drop", "compact", "fail", "pause"], [10, 4, 1, 1, 1, 4])[0]
+async def change_something(client: Client, server: ApiServer, rng: random.Random) -> None:
+    """Make one random change: mostly a write, sometimes a fault."""
+    name = f"thing-{rng.randrange(12)}"
+    kind_of_change = rng.choices(["put", "delete", "drop", "compact", "fail", "pause"], [10, 4, 1, 1, 1, 4])[
+        0
+    ]
     try:
-        if happening == "put":
-            change = {"data": {"n": str(dice.random())}}
+        if kind_of_change == "put":
+            change = {"data": {"n": str(rng.random())}}
             try:
                 await client.patch(CONFIG_MAPS, f"default/{name}", merge_patch(change))
             except KubeError:
                 await client.create(
                     CONFIG_MAPS, {"metadata": {"namespace": "default", "name": name}, **change}
                 )
-        elif happening == "delete":
+        elif kind_of_change == "delete":
             await client.delete(CONFIG_MAPS, f"default/{name}")
     except KubeError:
-        pass  # not there, or struck by a fault: both are fine here
-    if happening == "drop":
+        pass  # not there, or refused by an injected fault: both are fine here
+    if kind_of_change == "drop":
         server.watches.drop()
-    elif happening == "compact":
+    elif kind_of_change == "compact":
         server.store.compact()
-    elif happening == "fail":
-        kind = dice.choice(["internal-error", "unavailable", "too-many-requests"])
-        server.faults.add(InjectedFault(kind, verbs=("list", "watch"), times=dice.randint(1, 3)))
-    elif happening == "pause":
-        await asyncio.sleep(dice.choice([0.0, 0.1, 2.0, 70.0]))
+    elif kind_of_change == "fail":
+        kind = rng.choice(["internal-error", "unavailable", "too-many-requests"])
+        server.faults.add(InjectedFault(kind, verbs=("list", "watch"), times=rng.randint(1, 3)))
+    elif kind_of_change == "pause":
+        await asyncio.sleep(rng.choice([0.0, 0.1, 2.0, 70.0]))
 
 
 def content(items) -> dict:
-    """Without `kind` and `apiVersion`, which lists leave out and events have."""
+    """Drop `kind` and `apiVersion`, which lists leave out and events have."""
     return {item["metadata"]["name"]: (item["metadata"], item.get("data")) for item in items}
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_after_any_mishaps_the_cache_and_what_was_told_equal_a_list(seed, client, server, until):
-    dice = random.Random(seed)
-    informer = Informer(client, CONFIG_MAPS, rng=dice)
-    told = {}
+async def test_after_any_mishaps_the_cache_and_what_was_reported_equal_a_list(seed, client, server, until):
+    rng = random.Random(seed)
+    informer = Informer(client, CONFIG_MAPS, rng=rng)
+    reported = {}
 
     def follow(old, new):
         item = new or old
         key = item["metadata"]["name"]
-        assert told.get(key) == old, "what is told as old is what was told as new before"
-        told[key] = new
+        assert reported.get(key) == old, "the old object is the new one of the event before"
+        reported[key] = new
 
     informer.subscribe(follow)
     async with informer.running():
         for _ in range(150):
-            await shake(client, server, dice)
+            await change_something(client, server, rng)
         server.faults.clear()
         page = await client.list(CONFIG_MAPS)
         await until(lambda: content(informer) == content(page.items), within_s=120)
-    assert content(item for item in told.values() if item is not None) == content(page.items)
+    assert content(item for item in reported.values() if item is not None) == content(page.items)
     assert informer.counts.handler_failures == 0
     assert len(server.watches) == 0
 

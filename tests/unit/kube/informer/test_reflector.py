@@ -1,4 +1,4 @@
-"""How an informer keeps in step with its server, whatever happens in between."""
+"""How a reflector keeps its cache current in spite of errors and lost connections."""
 
 import asyncio
 import json
@@ -57,7 +57,7 @@ async def test_it_lists_then_watches_from_there(informer, server, until):
     assert informer.counts.relists == 0
 
 
-async def test_the_first_list_reads_the_newest_state_if_told_to(client, things, server):
+async def test_the_first_list_reads_the_newest_state_if_asked_to(client, things, server):
     informer = Informer(client, things, ListOptions(start_from_cache=False))
     async with informer.running():
         await informer.synced()
@@ -87,9 +87,9 @@ async def test_a_list_of_many_pages_is_swapped_in_as_one(client, things, server)
 
 
 async def test_events_cut_anywhere_are_put_together_again(running, server, until):
-    server.mute = True
+    server.silent = True
     made = server.put("second")
-    server.mute = False
+    server.silent = False
     line = json.dumps({"type": "ADDED", "object": made}).encode() + b"\n"
     for start in range(0, len(line), 7):
         server.say(line[start : start + 7])
@@ -185,9 +185,9 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_hammered(running, s
 
 
 async def test_gone_at_the_start_of_a_watch_leads_to_a_new_list(running, server, until):
-    heard = []
-    running.subscribe(lambda old, new: heard.append((old, new)))
-    heard.clear()
+    received = []
+    running.subscribe(lambda old, new: received.append((old, new)))
+    received.clear()
     server.drop()
     await until(lambda: not server.open_streams)
     server.put("first", colour="red")
@@ -197,7 +197,7 @@ async def test_gone_at_the_start_of_a_watch_leads_to_a_new_list(running, server,
     server.compact()
     await until(lambda: in_step(running, server))
     assert running.counts.relists == 1
-    assert [(old and old.get("colour"), new["metadata"]["name"]) for old, new in heard] == [
+    assert [(old and old.get("colour"), new["metadata"]["name"]) for old, new in received] == [
         (None, "first"),
         (None, "second"),
     ]
@@ -205,9 +205,9 @@ async def test_gone_at_the_start_of_a_watch_leads_to_a_new_list(running, server,
 
 
 async def test_gone_in_the_middle_of_a_watch_leads_to_a_new_list(running, server, until):
-    server.mute = True
+    server.silent = True
     server.remove("first")
-    server.mute = False
+    server.silent = False
     server.say({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}})
     await until(lambda: in_step(running, server))
     assert running.counts.relists == 1
@@ -226,15 +226,15 @@ async def test_nonsense_in_the_stream_leads_to_a_new_list(running, server, until
     assert in_step(running, server)
 
 
-async def test_repeated_events_are_told_once(running, server, until):
-    heard = []
+async def test_repeated_events_are_reported_once(running, server, until):
+    received = []
     made = server.put("second")
-    running.subscribe(lambda old, new: heard.append(new))
-    server.tell("ADDED", made)
-    server.tell("MODIFIED", made)
+    running.subscribe(lambda old, new: received.append(new))
+    server.send_event("ADDED", made)
+    server.send_event("MODIFIED", made)
     server.put("third")
     await until(lambda: in_step(running, server))
-    assert [item["metadata"]["name"] for item in heard] == ["first", "second", "third"]
+    assert [item["metadata"]["name"] for item in received] == ["first", "second", "third"]
     assert running.counts.repeated == 2
     assert running.counts.relists == 0
 
@@ -245,18 +245,18 @@ async def test_an_older_state_never_takes_the_place_of_a_newer_one(running, serv
     await until(lambda: in_step(running, server))
     seen = []
     running.subscribe(lambda was, now: seen.append(now.get("colour")))
-    server.tell("MODIFIED", old)
+    server.send_event("MODIFIED", old)
     await until(lambda: running.counts.relists == 1)
     assert in_step(running, server)
     assert seen == ["red"]
 
 
-async def test_a_late_deletion_does_not_remove_what_was_made_anew(running, server, until):
+async def test_a_late_deletion_does_not_remove_what_was_created_again(running, server, until):
     gone = server.objects["first"]
     server.remove("first")
     server.put("first", colour="new")
     await until(lambda: in_step(running, server))
-    server.tell("DELETED", gone)
+    server.send_event("DELETED", gone)
     await until(lambda: running.counts.relists == 1)
     assert in_step(running, server)
 
@@ -277,7 +277,7 @@ async def test_a_restored_server_that_never_speaks_again_is_found_out(running, s
     """A real API server accepts a watch from its future, and then is silent."""
     server.put("second")
     await until(lambda: in_step(running, server))
-    server.mute = True
+    server.silent = True
     server.restore({}, version=40)
     await until(lambda: in_step(running, server), within_s=100)
     assert running.counts.rewinds == 1
@@ -384,7 +384,7 @@ async def test_objects_that_can_not_be_kept_are_a_failure_and_not_the_end(runnin
     await until(lambda: in_step(running, server), within_s=200)
 
 
-async def test_a_server_that_has_not_come_as_far_as_we_have_is_listed_anew(running, server, until):
+async def test_a_server_that_has_not_come_as_far_as_we_have_is_listed_again(running, server, until):
     server.drop()
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     server.fail(
@@ -393,7 +393,7 @@ async def test_a_server_that_has_not_come_as_far_as_we_have_is_listed_anew(runni
     await until(lambda: running.counts.relists)
 
 
-async def test_who_waits_for_an_informer_that_stops_first_is_told(client, things, server):
+async def test_waiting_for_an_informer_that_stops_first_fails(client, things, server):
     server.fail(403, times=100)
     informer = Informer(client, things)
     async with informer.running():

@@ -1,4 +1,4 @@
-"""A cache that can't be trusted says so."""
+"""A cache that may be out of date reports its staleness."""
 
 import asyncio
 import math
@@ -35,7 +35,7 @@ async def test_with_a_bookmark_a_minute_a_quiet_cache_stays_fresh(informer, serv
     assert informer.counts.relists == 0
 
 
-async def test_a_silent_connection_is_begun_anew(informer, server, until):
+async def test_a_silent_connection_is_begun_again(informer, server, until):
     await until(lambda: informer.counts.watches == 2, within_s=100)
     assert asyncio.get_running_loop().time() >= 90
     assert len(server.open_streams) == 1, "the dead connection is closed"
@@ -58,12 +58,12 @@ async def test_a_trickle_of_bytes_is_no_sign_of_life(informer, server, until):
 
 async def test_an_hour_without_a_word_on_a_quiet_kind_never_makes_the_cache_stale(informer, server, caplog):
     """No event, no bookmark: the watch is opened again and again, and that it is accepted is enough."""
-    server.mute = True
+    server.silent = True
     for _ in range(3600):
         await asyncio.sleep(1)
         assert informer.is_fresh
     assert informer.counts.watches > 30
-    assert informer.counts.relists <= 4, "only if nothing at all was told for a quarter of an hour"
+    assert informer.counts.relists <= 4, "only if there was no event for a quarter of an hour"
     assert informer.counts.failures == 0
     assert not caplog.records
 
@@ -71,11 +71,11 @@ async def test_an_hour_without_a_word_on_a_quiet_kind_never_makes_the_cache_stal
 async def test_what_a_connection_held_back_is_known_as_soon_as_the_watch_is_opened_again(
     informer, server, until
 ):
-    server.mute = True
+    server.silent = True
     server.put("unheard")
     await asyncio.sleep(80)
     assert informer.get("ns/unheard") is None
-    server.mute = False
+    server.silent = False
     await until(lambda: informer.get("ns/unheard"), within_s=15)
     assert informer.counts.relists == 0
 
@@ -106,7 +106,7 @@ async def test_a_request_without_an_answer_makes_a_quiet_watch_be_opened_again(
     assert informer.counts.failures == informer.counts.relists == 0
 
 
-async def test_a_watch_that_has_told_something_since_is_not_suspect(informer, server, client):
+async def test_a_watch_that_has_reported_something_since_is_not_suspect(informer, server, client):
     sent_at = asyncio.get_running_loop().time()
     await asyncio.sleep(1)
     server.put("late")
@@ -130,12 +130,12 @@ async def test_a_server_that_stops_answering_is_noticed_within_seconds(
     async with client.probing():
         await asyncio.sleep(100)
         assert informer.is_fresh
-        server.mute = True
+        server.silent = True
         transport._handle = stalled
         await until(lambda: not informer.is_fresh, within_s=10)
         await asyncio.sleep(stalled_s)
         assert not informer.is_fresh
-        server.mute, transport._handle = False, handle
+        server.silent, transport._handle = False, handle
         released.set()
         server.put("late")
         await until(lambda: informer.is_fresh, within_s=45)
@@ -171,7 +171,7 @@ async def test_a_server_that_lets_in_and_drops_at_once_does_not_count_as_there(i
 
 def test_a_watch_counts_once_it_has_held_for_a_moment():
     contact = WatchHealth()
-    contact.heard(0.0)
+    contact.received(0.0)
     contact.opened(100.0)
     assert contact.staleness(100.0) == 100.0, "what was missed is still on its way"
     assert contact.staleness(100.0 + SETTLE_S) == SETTLE_S
@@ -181,22 +181,22 @@ def test_a_watch_counts_once_it_has_held_for_a_moment():
 
 def test_a_watch_that_did_not_hold_does_not_count():
     contact = WatchHealth()
-    contact.heard(0.0)
+    contact.received(0.0)
     contact.opened(100.0)
     contact.closed(100.5)
     assert contact.staleness(110.0) == 110.0
 
 
-async def test_watches_that_are_cut_before_they_tell_anything_never_pass_for_contact(informer, server):
+async def test_watches_that_are_cut_before_their_first_event_never_pass_for_contact(informer, server):
     """A proxy that buffers, and gives up after a while: each watch is accepted, and none tells a thing."""
-    server.mute = True
+    server.silent = True
     for _ in range(20):
         server.put("unheard")
         put_at = asyncio.get_running_loop().time()
         await asyncio.sleep(55)
-        server.mute = False
+        server.silent = False
         server.drop()
-        server.mute = True
+        server.silent = True
         known = informer.get("ns/unheard")
         missing = known is None or known["metadata"]["resourceVersion"] != str(server.version)
         age = asyncio.get_running_loop().time() - put_at

@@ -1,4 +1,4 @@
-"""On a simulated server and in virtual time."""
+"""Fixtures for tests on a simulated API server in virtual time."""
 
 from tests.unit.migrations.controller.conftest import (  # noqa: F401
     client,

@@ -1,4 +1,4 @@
-"""Events: told once with a count, and not too many about one object."""
+"""Events are written once with a count, and not too many about one object."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ async def writer(client, server):
 
 
 @pytest.fixture
-def told(client):
+def reported(client):
     async def found(subject=POD):
         await asyncio.sleep(1)
         items = (await client.list(EVENTS)).items
@@ -39,56 +39,56 @@ def told(client):
     return found
 
 
-async def test_the_same_again_is_the_same_event_with_a_higher_count(writer, told, server):
+async def test_the_same_again_is_the_same_event_with_a_higher_count(writer, reported, server):
     writer.record(POD, "Moved", "to node-2")
     await asyncio.sleep(30)
     writer.record(POD, "Moved", "to node-2")
-    (event,) = await told()
+    (event,) = await reported()
     assert event["count"] == 2
     assert event["firstTimestamp"] < event["lastTimestamp"]
 
 
-async def test_other_words_are_another_event(writer, told):
+async def test_other_words_are_another_event(writer, reported):
     writer.record(POD, "Moved", "to node-2")
     writer.record(POD, "Moved", "to node-3")
-    assert sorted(item["message"] for item in await told()) == ["to node-2", "to node-3"]
+    assert sorted(item["message"] for item in await reported()) == ["to node-2", "to node-3"]
 
 
-async def test_after_a_while_the_same_is_a_new_story(writer, told):
+async def test_after_a_while_the_same_is_a_new_story(writer, reported):
     writer.record(POD, "Moved", "to node-2")
     await asyncio.sleep(SERIES_ENDS_AFTER_S + 1)
     writer.record(POD, "Moved", "to node-2")
-    assert [item["count"] for item in await told()] == [1, 1]
+    assert [item["count"] for item in await reported()] == [1, 1]
 
 
-async def test_what_the_server_has_forgotten_is_written_anew_with_its_count(writer, told, client):
+async def test_what_the_server_has_forgotten_is_written_again_with_its_count(writer, reported, client):
     writer.record(POD, "Moved", "to node-2")
-    (event,) = await told()
+    (event,) = await reported()
     await client.delete(EVENTS, f"default/{event['metadata']['name']}")
     writer.record(POD, "Moved", "to node-2")
-    (event,) = await told()
+    (event,) = await reported()
     assert event["count"] == 2
 
 
-async def test_what_is_told_once_is_not_told_again(writer, told, client, server):
+async def test_what_is_reported_once_is_not_reported_again(writer, reported, client, server):
     writer.record(POD, "Empty", "the node is empty", once=True)
     writer.record(POD, "Empty", "the node is empty", once=True)
     another = EventRecorder(client, server.clock.now)
     async with another.running():
         another.record(POD, "Empty", "the node is empty", once=True)
-        assert [item["count"] for item in await told()] == [1]
+        assert [item["count"] for item in await reported()] == [1]
 
 
-async def test_too_many_about_one_object_are_dropped_and_others_are_not_affected(writer, told):
+async def test_too_many_about_one_object_are_dropped_and_others_are_not_affected(writer, reported):
     other = InvolvedObject("v1", "Pod", "default", "web-2", "uid-2")
     for number in range(BURST + 10):
         writer.record(POD, "Restless", f"for the {number}. time")
     writer.record(other, "Moved", "to node-2")
-    assert len(await told()) == BURST
-    assert len(await told(other)) == 1
+    assert len(await reported()) == BURST
+    assert len(await reported(other)) == 1
     await asyncio.sleep(REFILL_S)
     writer.record(POD, "Restless", "at last")
-    assert len(await told()) == BURST + 1
+    assert len(await reported()) == BURST + 1
 
 
 @given(st.lists(st.floats(0, 1000), max_size=200))
@@ -101,7 +101,7 @@ def test_however_they_come_no_object_has_more_than_a_burst_and_the_refill(pauses
     assert admitted + limits.dropped == len(pauses)
 
 
-def test_what_was_told_longest_ago_is_forgotten_first():
+def test_what_was_reported_longest_ago_is_forgotten_first():
     limits = EventCorrelator()
     for number in range(5000):
         limits.note((str(number),), EventSeries(1, "name", "time", 0.0))

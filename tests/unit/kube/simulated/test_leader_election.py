@@ -1,4 +1,4 @@
-"""Who leads: on a simulated API server, in virtual time."""
+"""Leader election on a simulated API server, in virtual time."""
 
 import asyncio
 import contextlib
@@ -47,8 +47,8 @@ class Line:
 
 
 @pytest.fixture
-def contender(server):
-    """contender(name): a lease, and the line over which it is asked for."""
+def candidate(server):
+    """candidate(name): a lease, and its transport."""
 
     def made(name, terms=TERMS, **more):
         line = Line(server)
@@ -82,8 +82,8 @@ async def stored(client):
     return (await client.get(LEASES, KEY))["spec"]
 
 
-async def test_who_comes_first_leads_and_the_record_is_as_kubernetes_has_it(server, contender, client):
-    first, _ = contender("first", now=lambda: NOW)
+async def test_who_comes_first_leads_and_the_record_is_as_kubernetes_has_it(server, candidate, client):
+    first, _ = candidate("first", now=lambda: NOW)
     async with first.running():
         await first.acquired()
         assert first.is_held
@@ -96,9 +96,9 @@ async def test_who_comes_first_leads_and_the_record_is_as_kubernetes_has_it(serv
         }
 
 
-async def test_the_second_waits_as_long_as_the_first_renews(server, contender):
-    first, _ = contender("first")
-    second, _ = contender("second")
+async def test_the_second_waits_as_long_as_the_first_renews(server, candidate):
+    first, _ = candidate("first")
+    second, _ = candidate("second")
     async with first.running():
         await first.acquired()
         async with second.running():
@@ -109,9 +109,9 @@ async def test_the_second_waits_as_long_as_the_first_renews(server, contender):
             assert first.is_held
 
 
-async def test_a_lease_that_is_given_back_is_taken_at_the_next_try(server, contender, client):
-    first, _ = contender("first")
-    second, _ = contender("second")
+async def test_a_lease_that_is_given_back_is_taken_at_the_next_try(server, candidate, client):
+    first, _ = candidate("first")
+    second, _ = candidate("second")
     async with second.running():
         async with first.running():
             await Watcher(first, second).run(10)
@@ -124,9 +124,9 @@ async def test_a_lease_that_is_given_back_is_taken_at_the_next_try(server, conte
     assert (await stored(client))["holderIdentity"] == ""
 
 
-async def test_one_that_crashes_is_followed_after_its_lease_has_run_out(server, contender, client):
-    first, _ = contender("first")
-    second, _ = contender("second")
+async def test_one_that_crashes_is_followed_after_its_lease_has_run_out(server, candidate, client):
+    first, _ = candidate("first")
+    second, _ = candidate("second")
     crashing = asyncio.create_task(first._acquire_and_renew())
     await first.acquired()
     await asyncio.sleep(10)
@@ -142,9 +142,9 @@ async def test_one_that_crashes_is_followed_after_its_lease_has_run_out(server, 
         assert (await stored(client))["leaseTransitions"] == 1
 
 
-async def test_a_leader_that_is_cut_off_stops_before_the_other_may_start(server, contender):
-    first, line = contender("first")
-    second, _ = contender("second")
+async def test_a_leader_that_is_cut_off_stops_before_the_other_may_start(server, candidate):
+    first, line = candidate("first")
+    second, _ = candidate("second")
     watcher = Watcher(first, second)
     async with first.running():
         await first.acquired()
@@ -153,8 +153,8 @@ async def test_a_leader_that_is_cut_off_stops_before_the_other_may_start(server,
             line.is_cut = True
             cut_s = asyncio.get_running_loop().time()
             await watcher.run(30)
-            (stopped_s, nobody), (started_s, then) = watcher.turns[-2:]
-            assert (nobody, then) == ([], ["second"])
+            (stopped_s, no_leader), (started_s, then) = watcher.turns[-2:]
+            assert (no_leader, then) == ([], ["second"])
             assert stopped_s - cut_s <= TERMS.renew_deadline.total_seconds() + 0.1
             assert started_s > stopped_s
             line.is_cut = False
@@ -162,9 +162,9 @@ async def test_a_leader_that_is_cut_off_stops_before_the_other_may_start(server,
             assert second.is_held, "who comes back does not take it away again"
 
 
-async def test_a_short_interruption_costs_nobody_the_lease(server, contender):
-    first, line = contender("first")
-    second, _ = contender("second")
+async def test_a_short_interruption_does_not_cost_the_lease(server, candidate):
+    first, line = candidate("first")
+    second, _ = candidate("second")
     async with first.running():
         await first.acquired()
         async with second.running():
@@ -178,12 +178,12 @@ async def test_a_short_interruption_costs_nobody_the_lease(server, contender):
 
 
 @pytest.mark.parametrize("hours", [-5, 5], ids=["clock hours behind", "clock hours ahead"])
-async def test_the_clock_of_the_holder_does_not_matter(server, contender, hours):
+async def test_the_clock_of_the_holder_does_not_matter(server, candidate, hours):
     def clock():
         return NOW + timedelta(seconds=asyncio.get_running_loop().time())
 
-    first, _ = contender("first", now=lambda: clock() + timedelta(hours=hours))
-    second, _ = contender("second", now=clock)
+    first, _ = candidate("first", now=lambda: clock() + timedelta(hours=hours))
+    second, _ = candidate("second", now=clock)
     async with first.running():
         await first.acquired()
         async with second.running():
@@ -192,9 +192,9 @@ async def test_the_clock_of_the_holder_does_not_matter(server, contender, hours)
             assert [acting for _, acting in watcher.turns] == [["first"]]
 
 
-async def test_a_lost_answer_is_no_lost_lease(server, contender):
+async def test_a_lost_answer_is_no_lost_lease(server, candidate):
     """The write happened; the next one finds another version than it thought, and its own name in it."""
-    first, _ = contender("first")
+    first, _ = candidate("first")
     async with first.running():
         await first.acquired()
         server.faults.add(InjectedFault("lose-response", verbs=("update",), resource="leases.*", times=1))
@@ -202,8 +202,8 @@ async def test_a_lost_answer_is_no_lost_lease(server, contender):
         assert first.is_held
 
 
-async def test_a_lease_that_somebody_deletes_is_made_again(server, contender, client):
-    first, _ = contender("first")
+async def test_a_deleted_lease_is_made_again(server, candidate, client):
+    first, _ = candidate("first")
     async with first.running():
         await first.acquired()
         await client.delete(LEASES, KEY)
@@ -212,8 +212,8 @@ async def test_a_lease_that_somebody_deletes_is_made_again(server, contender, cl
         assert (await stored(client))["holderIdentity"] == "first"
 
 
-async def test_renewing_reads_nothing(server, contender):
-    first, line = contender("first")
+async def test_renewing_reads_nothing(server, candidate):
+    first, line = candidate("first")
     async with first.running():
         await first.acquired()
         line.calls.clear()
@@ -235,7 +235,7 @@ RECORDS = st.builds(
 
 
 @given(RECORDS, st.floats(0, 1000), st.floats(0, 1000))
-def test_nobody_takes_what_another_holds_and_renews(record, seen_s, later_s):
+def test_a_lease_that_is_renewed_is_not_taken(record, seen_s, later_s):
     seen = LeaseObservation(record, seen_s)
     vacant = is_vacant(seen, "me", seen_s + later_s)
     assert vacant == (record.holder != "other" or seen_s + later_s >= seen_s + record.lasts_s)

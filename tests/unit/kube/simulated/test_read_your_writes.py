@@ -1,4 +1,4 @@
-"""Our own writes are seen at once, and forgotten when the informer has caught up or should have."""
+"""Our own writes are visible at once, until the informer has caught up or should have."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ async def fresh(client):
         yield made
 
 
-async def test_what_was_answered_is_there_before_the_informer_has_heard_of_it(fresh, client):
+async def test_what_was_answered_is_there_before_the_informer_has_received_it(fresh, client):
     made = await client.create(CONFIG_MAPS, config_map("a", colour="red"))
     assert fresh.get("shop/a") is None or fresh.informer.get("shop/a") is not None
     fresh.observe(made)
@@ -52,7 +52,7 @@ async def test_an_older_answer_changes_nothing(fresh, client):
     assert fresh.get("shop/a")["metadata"]["labels"] == {"colour": "blue"}
 
 
-async def test_what_somebody_removed_is_gone_although_we_have_written_it(fresh, client):
+async def test_what_another_client_removed_is_gone_although_we_wrote_it(fresh, client):
     fresh.observe(await client.create(CONFIG_MAPS, config_map("a")))
     await client.delete(CONFIG_MAPS, "shop/a")
     await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""Is somebody still at work? Told by a Lease that is renewed, in virtual time."""
+"""Whether another process is alive, by the Lease that it renews, in virtual time."""
 
 import asyncio
 import contextlib
@@ -38,11 +38,11 @@ async def hold(connect):
         yield held
 
 
-async def test_without_a_lease_nobody_is_at_work(client):
+async def test_without_a_lease_no_process_is_at_work(client):
     assert await find_renewed_lease(client, [KEY]) is None
 
 
-async def test_whoever_renews_is_named_as_soon_as_it_is_seen(client, hold):
+async def test_the_holder_is_named_as_soon_as_it_is_seen(client, hold):
     await hold()
     began = clock()
     assert await find_renewed_lease(client, [KEY]) == HeldLease(KEY, "daemon-1")
@@ -65,7 +65,7 @@ async def test_a_holder_that_died_is_silent_after_the_duration_of_its_lease(clie
     assert 15 <= clock() - began < 16.5
 
 
-async def test_who_was_told_to_end_is_given_the_time_for_it(client, hold):
+async def test_what_was_asked_to_end_gets_the_time_for_it(client, hold):
     await hold()
     looking = asyncio.create_task(find_renewed_lease(client, [KEY], grace_s=60))
     await asyncio.sleep(30)

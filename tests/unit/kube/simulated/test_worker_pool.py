@@ -1,4 +1,4 @@
-"""Workers look at keys, whatever comes of it; in virtual time."""
+"""Workers process all keys, whatever fails, in virtual time."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

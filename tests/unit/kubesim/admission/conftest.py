@@ -1,4 +1,4 @@
-"""An API server's admission without the rest of it."""
+"""The admission chain of the simulated API server, without the rest of it."""
 
 import copy
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def base() -> Callable[..., Object]:
 
 @pytest.fixture
 def admit() -> Callable[..., Object]:
-    """From what a client sent to what is stored; raises `Failure`."""
+    """Return what is stored of what a client sent; raise `Failure`."""
 
     def admitted(
         obj: Object, old: Object | None = None, lookup: Lookup = empty_lookup, subresource: str = ""

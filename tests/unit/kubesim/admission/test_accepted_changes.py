@@ -1,4 +1,4 @@
-"""The few things that may still change in a pod, and in other objects with fixed parts."""
+"""Which fields of a pod, and of other mostly immutable objects, can still be changed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is an object or a refusal; and what is complete stays as it is."""
+"""Any JSON gives an object or a refusal, and complete objects stay unchanged."""
 
 import contextlib
 import copy

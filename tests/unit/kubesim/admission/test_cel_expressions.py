@@ -1,4 +1,4 @@
-"""The small part of CEL that rules and match conditions are written in."""
+"""The subset of CEL that validation rules and match conditions use."""
 
 import pytest
 from hypothesis import given
@@ -60,7 +60,7 @@ def test_holds(expression):
         pytest.param("self.tags[7] == 'a'", id="an index beyond the end"),
         pytest.param("self.name", id="a value that is neither true nor false"),
         pytest.param("self.count / 0 == 1", id="a division by zero"),
-        pytest.param("other == 1", id="a name that nobody gave"),
+        pytest.param("other == 1", id="an undefined name"),
         pytest.param("self.count.exists(x, x)", id="elements of a number"),
         pytest.param("self.count && true", id="a number in place of a truth"),
     ],
@@ -71,7 +71,7 @@ def test_has_no_value(expression):
 
 
 @pytest.mark.parametrize(
-    ("expression", "told"),
+    ("expression", "reported"),
     [
         pytest.param(
             "quantity(self.cpu).isGreaterThan(self.x)", "no function quantity", id="an unknown function"
@@ -87,12 +87,12 @@ def test_has_no_value(expression):
         pytest.param("(" * 500 + "true" + ")" * 500, "nested", id="more brackets than anyone can read"),
     ],
 )
-def test_is_refused_when_it_is_given(expression, told):
-    with pytest.raises(UnsupportedExpression, match=told):
+def test_is_refused_when_it_is_given(expression, reported):
+    with pytest.raises(UnsupportedExpression, match=reported):
         compile_expression(expression)
 
 
-def test_tells_whether_it_speaks_of_what_was():
+def test_shows_whether_it_speaks_of_what_was():
     assert compile_expression("self.a == oldSelf.a").mentions("oldSelf")
     assert not compile_expression("self.oldSelf == 'oldSelf'").mentions("oldSelf")
 

@@ -1,4 +1,4 @@
-"""Objects are completed as the real API server completes them."""
+"""Objects get the same defaults as on the real API server."""
 
 import copy
 from pathlib import Path
@@ -16,7 +16,7 @@ CASES = [
 
 
 def comparable(stored):
-    """Without what differs from one server to the next: addresses, times, uids."""
+    """Drop what differs between servers: addresses, times, uids."""
     obj = copy.deepcopy(stored)
     obj["metadata"].pop("uid", None)
     if obj["kind"] == "Service":

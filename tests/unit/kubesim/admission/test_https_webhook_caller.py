@@ -1,4 +1,4 @@
-"""Webhooks are called over HTTPS, and only those are believed whose certificate is right."""
+"""Webhooks are called over HTTPS, and their certificates are verified."""
 
 import asyncio
 import itertools
@@ -17,8 +17,8 @@ from kubesim.admission.webhook_admission import (
     mutate,
 )
 from kubesim.apiserver.kind_registry import KindRegistry
+from kubesim.sockets.loopback_server import make_serving_certificate
 from kubesim.sockets.outbound_calls import HttpsWebhookCaller, WebhookAddress
-from kubesim.sockets.serving_certificate import make_serving_certificate
 from rescheduler.http.http_server import serve_http
 
 CERTIFICATES = make_serving_certificate()
@@ -60,16 +60,16 @@ async def test_the_body_of_the_answer_is_returned(serve, caller):
         assert await caller.call(endpoint, b"hello", 5) == b"hello"
 
 
-async def test_the_webhook_is_told_how_long_it_may_take(serve, caller):
-    async def told(request):
+async def test_the_webhook_gets_its_timeout(serve, caller):
+    async def reported(request):
         return web.json_response([request.path_qs, request.headers["content-type"]])
 
-    async with serve(told) as port:
+    async with serve(reported) as port:
         endpoint = WebhookEndpoint(f"https://127.0.0.1:{port}/mutate", ca_bundle=CERTIFICATES.authority)
         assert json.loads(await caller.call(endpoint, b"{}", 7)) == ["/mutate?timeout=7s", "application/json"]
 
 
-async def test_a_slow_webhook_is_given_up(serve, caller):
+async def test_a_slow_webhook_times_out(serve, caller):
     released = asyncio.Event()
 
     async def slow(request):
@@ -116,11 +116,11 @@ async def test_a_webhook_that_breaks_is_a_failure(serve, caller):
 
 
 async def test_a_webhook_that_speaks_no_http_is_a_failure(caller):
-    async def babble(_, writer):
+    async def invalid_answer(_, writer):
         writer.write(b"what?\r\n\r\n")
         writer.close()
 
-    server = await asyncio.start_server(babble, "127.0.0.1", 0)
+    server = await asyncio.start_server(invalid_answer, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(WebhookCallFailed, match="failed to call webhook"):

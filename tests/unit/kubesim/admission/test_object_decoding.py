@@ -68,7 +68,7 @@ def test_other_requests_are_warned(field_validation, pods):
     assert len(warnings) == 3
 
 
-def test_those_who_ignore_unknown_fields_hear_nothing(pods):
+def test_those_who_ignore_unknown_fields_get_nothing(pods):
     assert warn_or_refuse(pods, UNKNOWN, "Ignore", lookup=empty_lookup) == []
 
 

@@ -1,4 +1,4 @@
-"""What the real API server refuses is refused here for the same faults, told in the same words.
+"""Requests that the real API server refuses are refused with the same messages.
 
 The expected answers in `seen/` were given by a real kube-apiserver.
 """
@@ -75,7 +75,7 @@ def test_a_prefix_for_names_may_end_in_a_hyphen_but_not_contain_a_blank(admit, b
         admit(base("Pod", {"metadata.generateName": "w b-"}))
 
 
-def test_several_faults_are_told_at_once(admit, base):
+def test_several_faults_are_reported_at_once(admit, base):
     with pytest.raises(StatusError) as refused:
         admit(base("Pod", {"spec.containers": [{}], "spec.restartPolicy": "Perhaps"}))
     assert refused.value.message == (

@@ -164,7 +164,8 @@ async def test_webhook_configurations_are_never_shown_to_webhooks():
     assert caller.asked == []
 
 
-async def test_webhooks_are_called_in_the_order_of_their_configurations_names_and_see_what_others_did():
+async def test_webhooks_are_called_in_order():
+    """The order is that of their configurations' names, and each sees earlier changes."""
     caller = Scripted(a_example_com=adding("first"), b_example_com=adding("second"))
     mutated = await run(
         [
@@ -224,7 +225,7 @@ async def test_a_webhook_that_wants_to_is_called_again_after_others_changed_the_
     assert caller.hosts == ["a.example.com", "b.example.com", "a.example.com"]
 
 
-async def test_but_not_if_nobody_changed_anything_after_it():
+async def test_but_not_if_nothing_changed_after_it():
     caller = Scripted(a_example_com=adding("a"))
     await run(
         [configuration(webhook("a.example.com", reinvocationPolicy="IfNeeded"), webhook("b.example.com"))],
@@ -301,19 +302,19 @@ GARBAGE = [
 ]
 
 
-@pytest.mark.parametrize(("answer", "told"), GARBAGE)
-async def test_a_failure_stops_the_request(answer, told):
+@pytest.mark.parametrize(("answer", "reported"), GARBAGE)
+async def test_a_failure_stops_the_request(answer, reported):
     with pytest.raises(StatusError) as refused:
         await run([configuration(webhook(failurePolicy="Fail"))], Scripted(hook_example_com=answer))
     assert refused.value.code == 500
     assert refused.value.message.startswith(
         'Internal error occurred: failed calling webhook "hook.example.com": '
     )
-    assert told in refused.value.message
+    assert reported in refused.value.message
 
 
-@pytest.mark.parametrize(("answer", "told"), GARBAGE)
-async def test_a_failure_is_passed_over_if_it_is_ignored(answer, told):
+@pytest.mark.parametrize(("answer", "reported"), GARBAGE)
+async def test_a_failure_is_passed_over_if_it_is_ignored(answer, reported):
     caller = Scripted(hook_example_com=answer, later_example_com=adding("b"))
     hooks = configuration(webhook(failurePolicy="Ignore"), webhook("later.example.com"))
     assert (await run([hooks], caller)).object["metadata"]["labels"] == {"app": "x", "b": "1"}

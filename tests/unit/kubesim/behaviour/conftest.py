@@ -21,7 +21,7 @@ def make_pod(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made | spec}
 
 
-class Life:
+class PodTimeline:
     """Plays the API and a kubelet for one pod: steps are applied until there is nothing to do but wait."""
 
     def __init__(self, behaviour: object, pod: dict[str, Any], host: HostFacts) -> None:
@@ -32,7 +32,7 @@ class Life:
         self.wake_at: datetime | None = None
         self.history: list[dict[str, Any]] = []
 
-    def settle(self) -> "Life":
+    def settle(self) -> "PodTimeline":
         while self.pod is not None:
             action, self.wake_at = advance(self.pod, self.behaviour, self.now, self.host)
             match action:
@@ -47,19 +47,19 @@ class Life:
                     break
         return self
 
-    def after(self, seconds: float) -> "Life":
+    def after(self, seconds: float) -> "PodTimeline":
         """Moves the clock and wakes the kubelet whenever it asked for it on the way."""
         end = START + timedelta(seconds=seconds)
         assert end >= self.now
         self.settle()
         while self.pod is not None and self.wake_at is not None and self.wake_at <= end:
-            assert self.wake_at > self.now, "asked to be woken at once, for ever"
+            assert self.wake_at > self.now, "asked to be woken at once, forever"
             self.now = self.wake_at
             self.settle()
         self.now = end
         return self.settle()
 
-    def delete(self, grace_s: int = 30) -> "Life":
+    def delete(self, grace_s: int = 30) -> "PodTimeline":
         assert self.pod is not None
         at = (self.now + timedelta(seconds=grace_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
         marks = {"deletionTimestamp": at, "deletionGracePeriodSeconds": grace_s}
@@ -87,7 +87,7 @@ class Life:
 def life() -> Any:
     """life({...aspects of every pod...}, spec of the pod …)"""
 
-    def begin(aspects: dict[str, Any] | None = None, slow: float = 1.0, **spec: Any) -> Life:
-        return Life({"pods": [aspects or {}]}, make_pod(**spec), HostFacts("10.0.0.1", slow))
+    def begin(aspects: dict[str, Any] | None = None, slow: float = 1.0, **spec: Any) -> PodTimeline:
+        return PodTimeline({"pods": [aspects or {}]}, make_pod(**spec), HostFacts("10.0.0.1", slow))
 
     return begin

@@ -1,4 +1,4 @@
-"""Behaviour is read whole, or refused with everything that is wrong."""
+"""Behaviour is loaded completely, or refused with all its errors."""
 
 from datetime import timedelta
 from typing import Any
@@ -35,7 +35,7 @@ def test_nothing_is_a_behaviour_too() -> None:
     assert load_behaviour(None) == Behaviour() == load_behaviour({})
 
 
-def test_all_mistakes_are_told_at_once_with_their_paths() -> None:
+def test_all_mistakes_are_reported_at_once_with_their_paths() -> None:
     wrong = {
         "pods": [
             {"match": {"nam": "x"}, "startup": 5, "run": {"exitCode": 300}},

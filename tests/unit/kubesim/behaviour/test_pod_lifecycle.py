@@ -1,4 +1,4 @@
-"""A pod's life on its node, as kubectl and controllers see it."""
+"""The lifecycle of a pod on its node, as kubectl and controllers see it."""
 
 from itertools import pairwise
 from typing import Any
@@ -258,7 +258,7 @@ class TestDeletion:
     def test_a_pod_that_never_started_goes_at_once(self, life: Any) -> None:
         assert life({"blocked": "ErrImagePull", "termination": "ignored"}).after(10).delete().pod is None
 
-    def test_so_does_one_that_nobody_looked_at_yet(self, life: Any) -> None:
+    def test_so_does_one_that_was_not_observed_yet(self, life: Any) -> None:
         assert life().delete().pod is None
 
     def test_nothing_is_started_any_more(self, life: Any) -> None:

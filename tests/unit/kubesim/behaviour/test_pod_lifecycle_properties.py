@@ -1,4 +1,4 @@
-"""What holds for every pod, whatever its behaviour and whenever somebody asks."""
+"""Properties that hold for every pod, for any behaviour at any time."""
 
 from datetime import timedelta
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Shows the objects of `cases.yaml` to a real API server and keeps what it answers.
+"""Send the objects of `cases.yaml` to a real API server and save its responses.
 
     python tests/unit/kubesim/captured/capture.py KUBECONFIG
 

@@ -154,7 +154,7 @@ def names(objects: list[Object]) -> list[str]:
 
 
 class RoundRobin:
-    """As much of a scheduler as is needed here: nominated node, DaemonSet's node, else in turn."""
+    """A minimal scheduler: nominated node, DaemonSet's node, else in turn."""
 
     def __init__(self, server: ApiServer) -> None:
         self._cluster = server.cluster

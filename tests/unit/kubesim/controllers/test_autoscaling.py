@@ -1,4 +1,4 @@
-"""The autoscaler: more replicas when they are busy, fewer when they have been idle for a while."""
+"""The autoscaler adds replicas while they are busy, and removes them after they were idle for a while."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""DaemonSets: one pod on every node that is meant."""
+"""DaemonSets run one pod on every eligible node."""
 
 import asyncio
 

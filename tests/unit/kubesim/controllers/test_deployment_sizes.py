@@ -43,7 +43,7 @@ def replica_set(number, size, available, maximum=0):
 
 
 @st.composite
-def families(draw):
+def replica_sets(draw):
     wanted = deployment(draw(st.integers(0, 20)), draw(BOUNDS), draw(BOUNDS))
     counts = draw(st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15)), min_size=1, max_size=4))
     members = [replica_set(number, *count) for number, count in enumerate(counts)]
@@ -54,7 +54,7 @@ def total(family, changed):
     return sum(changed.get(each["metadata"]["name"], each["spec"]["replicas"]) for each in family.all)
 
 
-@given(families())
+@given(replica_sets())
 def test_growing_never_exceeds_the_surge(family):
     before = sum(each["spec"]["replicas"] for each in family.all)
     grown = {family.new["metadata"]["name"]: deployment_sizes.new_size(family)}
@@ -62,7 +62,7 @@ def test_growing_never_exceeds_the_surge(family):
     assert total(family, grown) <= max(before, limit)
 
 
-@given(families())
+@given(replica_sets())
 def test_shrinking_never_takes_an_available_pod_that_is_needed(family):
     shrunk = deployment_sizes.rolled_down(family)
     least = family.deployment["spec"]["replicas"] - deployment_sizes.max_unavailable(family.deployment)
@@ -79,8 +79,8 @@ def test_shrinking_never_takes_an_available_pod_that_is_needed(family):
     assert all(size >= 0 for size in shrunk.values())
 
 
-def test_pods_of_the_new_template_that_never_get_ready_protect_old_ones_that_are_not_ready_either():
-    """10 wanted, 2 may be missing, 3 more may be there: 8 old ones of which 7 work, 5 new ones that don't."""
+def test_unready_new_pods_protect_unready_old_ones():
+    """10 wanted, 2 may be missing, 3 more may be there: 8 old pods of which 7 work, 5 new ones that don't."""
     family = DeploymentReplicaSets(deployment(10, 3, 2), replica_set(1, 5, 0), (replica_set(0, 8, 7),))
     assert deployment_sizes.rolled_down(family) == {}
     assert deployment_sizes.rolled_down(family.with_new(replica_set(1, 5, 2))) == {"r0": 6}
@@ -88,9 +88,8 @@ def test_pods_of_the_new_template_that_never_get_ready_protect_old_ones_that_are
 
 @given(st.integers(1, 20), st.lists(st.integers(1, 10), min_size=2, max_size=4))
 @example(1, [1, 1, 1, 1])
-def test_scaling_in_the_middle_of_a_rollout_grows_to_what_is_allowed_and_never_shrinks_below_it(
-    wanted, counts
-):
+def test_scaling_during_a_rollout(wanted, counts):
+    """It grows to what is allowed and never shrinks below it."""
     members = [replica_set(number, size, 0, maximum=sum(counts)) for number, size in enumerate(counts)]
     family = DeploymentReplicaSets(deployment(wanted, 1, 0), members[-1], tuple(members[:-1]))
     allowed, after = wanted + 1, total(family, deployment_sizes.proportional(family))
@@ -111,9 +110,9 @@ def pods(draw):
 
 
 @given(st.lists(pods(), unique_by=lambda pod: pod.uid, max_size=8), st.randoms())
-def test_the_order_of_deletion_does_not_depend_on_the_order_of_the_pods(found, dice):
+def test_the_order_of_deletion_does_not_depend_on_the_order_of_the_pods(found, rng):
     shuffled = list(found)
-    dice.shuffle(shuffled)
+    rng.shuffle(shuffled)
     assert first_to_go(found, found, 3, NOW) == first_to_go(shuffled, shuffled, 3, NOW)
 
 

@@ -1,4 +1,4 @@
-"""Deployments: from one template to the next, never with too many or too few pods."""
+"""Deployments roll out a new template, never with too many or too few pods."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ async def make(sim, replicas=3, **spec):
 
 
 async def complete(sim):
-    """Until `kubectl rollout status` would say that it is done."""
+    """Wait until `kubectl rollout status` would say that it is done."""
 
     async def is_done():
         found = await sim.get("deployments", "web")
@@ -38,7 +38,7 @@ async def roll(sim, image="i:2", **spec):
 
 
 async def sizes(sim):
-    """Of the ReplicaSets, by revision."""
+    """Return the sizes of the ReplicaSets by revision."""
     found = {
         int(each["metadata"]["annotations"][REVISION]): each["spec"]["replicas"]
         for each in await sim.all("replicasets")
@@ -246,7 +246,7 @@ class TestAPause:
         assert {*before[1:]} < {*names(await sim.pods())}
 
 
-async def test_what_its_replica_set_fails_at_is_told_by_the_deployment(sim):
+async def test_what_its_replica_set_fails_at_is_reported_by_the_deployment(sim):
     await sim.create("resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}})
     await sim.create("deployments", workload("web", 2))
     await asyncio.sleep(10)

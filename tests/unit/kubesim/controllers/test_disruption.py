@@ -44,9 +44,13 @@ class TestCounts:
         status = await guard(sim, **spec)
         assert counts(status) == expected
         assert status["observedGeneration"] == 1
-        (told,) = status["conditions"]
+        (reported,) = status["conditions"]
         reason = "SufficientPods" if expected[3] else "InsufficientPods"
-        assert (told["type"], told["reason"], told["message"]) == ("DisruptionAllowed", reason, "")
+        assert (reported["type"], reported["reason"], reported["message"]) == (
+            "DisruptionAllowed",
+            reason,
+            "",
+        )
 
     @pytest.mark.parametrize("plural", ["replicasets", "statefulsets"])
     async def test_of_other_owners_with_a_scale(self, sim, plural):
@@ -67,7 +71,7 @@ class TestCounts:
     async def test_without_pods_nothing_is_allowed(self, sim):
         assert counts(await guard(sim, minAvailable=0)) == (0, 0, 0, 0)
 
-    async def test_a_changed_budget_is_computed_anew(self, sim):
+    async def test_a_changed_budget_is_computed_again(self, sim):
         await sim.create("replicasets", workload("web", 3))
         await sim.until_ready(3)
         await guard(sim, minAvailable=3)
@@ -77,19 +81,19 @@ class TestCounts:
         assert (status["disruptionsAllowed"], status["observedGeneration"]) == (2, 2)
 
 
-class TestWhoCannotSay:
+class TestUnknownScale:
     async def test_a_kind_without_scale_makes_a_share_uncomputable(self, sim):
         await sim.create("daemonsets", workload("web", None))
         await sim.until_ready(3)
         status = await guard(sim, maxUnavailable=1)
         assert status["disruptionsAllowed"] == 0
-        (told,) = status["conditions"]
-        assert (told["reason"], told["message"]) == (
+        (reported,) = status["conditions"]
+        assert (reported["reason"], reported["message"]) == (
             "SyncFailed",
             "daemonsets.apps does not implement the scale subresource",
         )
 
-    async def test_pods_of_nobody_add_nothing_to_what_is_expected(self, sim):
+    async def test_pods_without_controller_do_not_count_as_expected(self, sim):
         await sim.create(
             "pods", {"metadata": {"name": "p", "labels": {"app": "web"}}, "spec": template()["spec"]}
         )

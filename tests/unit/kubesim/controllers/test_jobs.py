@@ -1,4 +1,4 @@
-"""Jobs and CronJobs: pods that end, until enough of them have ended well."""
+"""Jobs and CronJobs run pods until enough of them have succeeded."""
 
 import asyncio
 import itertools

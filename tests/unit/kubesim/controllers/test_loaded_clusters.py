@@ -1,4 +1,4 @@
-"""A saved cluster comes alive without being turned upside down: what runs goes on running."""
+"""A saved cluster continues as it was: running pods keep running."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Nodes that are in trouble: what their taints say, and what becomes of their pods."""
+"""Lost and unhealthy nodes: their taints, and what happens to their pods."""
 
 import asyncio
 
@@ -15,8 +15,8 @@ async def taints(sim, name="n1"):
 
 
 async def say(sim, name, **conditions):
-    told = [{"type": type_, "status": status} for type_, status in conditions.items()]
-    await sim.patch("nodes", f"{name}/status", {"status": {"conditions": told}}, STRATEGIC)
+    reported = [{"type": type_, "status": status} for type_, status in conditions.items()]
+    await sim.patch("nodes", f"{name}/status", {"status": {"conditions": reported}}, STRATEGIC)
     await asyncio.sleep(0.05)
 
 

@@ -1,4 +1,4 @@
-"""Quotas for pods: refused at admission in the real server's words, and counted."""
+"""Quotas for pods are counted, and refuse pods with the messages of the real server."""
 
 import asyncio
 

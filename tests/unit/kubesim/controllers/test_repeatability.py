@@ -1,4 +1,4 @@
-"""Same seed, same history, byte for byte; and a busy cluster stays cheap."""
+"""The same seed gives the same history, byte for byte, and a busy cluster stays cheap."""
 
 import asyncio
 import time
@@ -49,7 +49,7 @@ async def busy_minutes(seed: int) -> list[bytes]:
     return history
 
 
-def lived(life):
+def run(life):
     loop = ObservedLoop()
     try:
         return loop.run_until_complete(life)
@@ -59,10 +59,10 @@ def lived(life):
 
 
 def test_the_same_seed_gives_the_same_history_byte_for_byte():
-    first = lived(busy_minutes(3))
+    first = run(busy_minutes(3))
     assert len(first) > 200
-    assert lived(busy_minutes(3)) == first
-    assert lived(busy_minutes(4)) != first
+    assert run(busy_minutes(3)) == first
+    assert run(busy_minutes(4)) != first
 
 
 @pytest.mark.size
@@ -86,4 +86,4 @@ def test_a_change_of_one_pod_among_two_thousand_costs_little():
             await asyncio.sleep(0.1)
         return (time.process_time() - began) / 200
 
-    assert lived(measure()) < 0.02, "seconds per change, everything included"
+    assert run(measure()) < 0.02, "seconds per change, everything included"

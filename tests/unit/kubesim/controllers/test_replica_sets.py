@@ -1,4 +1,4 @@
-"""ReplicaSets: as many pods as asked for, whose pods they are, and which of them go first."""
+"""ReplicaSets: the number of pods, which pods they own, and which they delete first."""
 
 import asyncio
 import base64
@@ -61,7 +61,7 @@ class TestNumbers:
     async def test_a_deleted_pod_is_replaced_before_it_is_gone(self, sim):
         await make(sim, 1)
         (pod,) = await sim.pods()
-        sim.kubelets.kill(pod["spec"]["nodeName"])  # nobody ends it
+        sim.kubelets.kill(pod["spec"]["nodeName"])  # no kubelet ends it
         await sim.delete("pods", pod["metadata"]["name"])
         await asyncio.sleep(0.1)
         (successor,) = await sim.pods()
@@ -240,7 +240,7 @@ class TestWhoGoesFirst:
         left = set(names(await sim.until_ready(2)))
         assert len(left & crowded) == 1
 
-    async def test_a_replica_set_of_nobodys_does_not_look_at_nodes(self, sim):
+    async def test_a_replica_set_without_owner_ignores_nodes(self, sim):
         crowded = await self.crowded(sim, "replicasets")
         assert not await self.scale_down(sim, 2) & crowded
 
@@ -254,43 +254,43 @@ class TestWhoGoesFirst:
         assert await self.scale_down(sim, 2) == {young}
 
 
+async def register_webhook(sim, configurations, operation, answer):
+    """Call `answer` with the admission request of each such operation on pods; it returns the response."""
+
+    class Caller:
+        async def call(self, endpoint, body, timeout_s):
+            request = json.loads(body)["request"]
+            response = {"uid": request["uid"], **await answer(request)}
+            review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+            return json.dumps(review).encode()
+
+    sim.server.cluster.admission.webhooks.caller = Caller()
+    webhook = {
+        "name": "pods.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/pods"},
+        "rules": [
+            {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": [operation]}
+        ],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    await sim.create(configurations, {"metadata": {"name": "pods"}, "webhooks": [webhook]})
+
+
 class TestWebhooks:
     @pytest.fixture
     async def reviews(self, sim):
         """What the webhook was asked; it takes its time and labels every pod."""
         asked = []
 
-        class Caller:
-            async def call(self, endpoint, body, timeout_s):
-                request = json.loads(body)["request"]
-                asked.append(request)
-                await asyncio.sleep(0.5)
-                patch = [{"op": "add", "path": "/metadata/labels/seen", "value": "yes"}]
-                response = {
-                    "uid": request["uid"],
-                    "allowed": True,
-                    "patchType": "JSONPatch",
-                    "patch": base64.b64encode(json.dumps(patch).encode()).decode(),
-                }
-                review = {
-                    "apiVersion": "admission.k8s.io/v1",
-                    "kind": "AdmissionReview",
-                    "response": response,
-                }
-                return json.dumps(review).encode()
+        async def add_label(request):
+            asked.append(request)
+            await asyncio.sleep(0.5)
+            patch = [{"op": "add", "path": "/metadata/labels/seen", "value": "yes"}]
+            encoded = base64.b64encode(json.dumps(patch).encode()).decode()
+            return {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
 
-        sim.server.cluster.admission.webhooks.caller = Caller()
-        rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
-        webhook = {
-            "name": "label.example.com",
-            "clientConfig": {"url": "https://127.0.0.1:1/label"},
-            "rules": [rule],
-            "sideEffects": "None",
-            "admissionReviewVersions": ["v1"],
-        }
-        await sim.create(
-            "mutatingwebhookconfigurations", {"metadata": {"name": "label"}, "webhooks": [webhook]}
-        )
+        await register_webhook(sim, "mutatingwebhookconfigurations", "CREATE", add_label)
         return asked
 
     async def test_see_its_pods_and_who_makes_them(self, sim, reviews):
@@ -311,34 +311,16 @@ class TestWebhooks:
     async def test_can_keep_it_from_deleting_pods_and_it_says_so(self, sim):
         await make(sim, 2)
 
-        class Caller:
-            async def call(self, endpoint, body, timeout_s):
-                response = {"uid": json.loads(body)["request"]["uid"], "allowed": False}
-                review = {
-                    "apiVersion": "admission.k8s.io/v1",
-                    "kind": "AdmissionReview",
-                    "response": response,
-                }
-                return json.dumps(review).encode()
+        async def refuse(request):
+            return {"allowed": False}
 
-        sim.server.cluster.admission.webhooks.caller = Caller()
-        rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["DELETE"]}
-        webhook = {
-            "name": "keep.example.com",
-            "clientConfig": {"url": "https://127.0.0.1:1/keep"},
-            "rules": [rule],
-            "sideEffects": "None",
-            "admissionReviewVersions": ["v1"],
-        }
-        await sim.create(
-            "validatingwebhookconfigurations", {"metadata": {"name": "keep"}, "webhooks": [webhook]}
-        )
+        await register_webhook(sim, "validatingwebhookconfigurations", "DELETE", refuse)
         await sim.patch("replicasets", "web/scale", {"spec": {"replicas": 1}})
         await asyncio.sleep(1)
         assert len(await sim.pods()) == 2
         (failure,) = (await sim.get("replicasets", "web"))["status"]["conditions"]
         assert failure["reason"] == "FailedDelete"
-        assert "keep.example.com" in failure["message"]
+        assert "pods.example.com" in failure["message"]
 
 
 class TestWhenPodsAreRefused:

@@ -107,7 +107,7 @@ class TestOrder:
         await sim.until_ready(1)
         assert seen == ["-db-2", "-db-1"]
 
-    async def test_in_parallel_nobody_waits(self, sim):
+    async def test_in_parallel_no_pod_waits(self, sim):
         sim.scheduler.stopped = True
         await sim.create("statefulsets", workload("db", 3, serviceName="db", podManagementPolicy="Parallel"))
         await asyncio.sleep(1)

@@ -1,11 +1,11 @@
-"""Controllers whose process ends do nothing, and find out afterwards what they have missed."""
+"""A controller that is stopped does nothing, and catches up when it starts again."""
 
 import asyncio
 
 from tests.unit.kubesim.controllers.conftest import names, workload
 
 
-async def test_while_they_are_stopped_nobody_replaces_a_pod_and_afterwards_somebody_does(sim):
+async def test_while_they_are_stopped_a_pod_is_not_replaced_and_afterwards_it_is(sim):
     await sim.create("replicasets", workload("web", 3))
     pods = await sim.until_ready(3)
     sim.controllers.stop()

@@ -1,4 +1,4 @@
-"""Volume claims: bound to what is there, or to what is made for them."""
+"""Volume claims are bound to existing volumes or to new ones."""
 
 import asyncio
 
@@ -69,7 +69,8 @@ async def test_the_default_class_is_for_claims_that_name_none(sim):
     assert (await sim.get("persistentvolumeclaims", "c"))["spec"]["storageClassName"] == "usual"
 
 
-async def test_a_class_that_waits_does_so_until_a_pod_has_a_node_and_then_stays_in_its_zone(sim):
+async def test_a_class_waits_for_the_first_consumer(sim):
+    """The claim is bound when a pod has a node, and the volume stays in the node's zone."""
     await sim.patch("nodes", "n1", {"metadata": {"labels": {"topology.kubernetes.io/zone": "z1"}}})
     await storage_class(sim, mode="WaitForFirstConsumer")
     await sim.create("persistentvolumeclaims", claim(storageClassName="fast"))

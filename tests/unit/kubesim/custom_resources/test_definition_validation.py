@@ -1,4 +1,4 @@
-"""Which definitions are refused, and why; the words were compared with those of a real API server."""
+"""Which definitions are refused and why, with the messages of a real API server."""
 
 import copy
 from datetime import UTC, datetime
@@ -208,7 +208,7 @@ def test_a_schema_is_refused_for(schema, fault, definition):
 
 
 @pytest.mark.parametrize(
-    ("rule", "told"),
+    ("rule", "reported"),
     [
         pytest.param(
             "self.foo == 1", "type 'int' does not support field selection", id="a field of a number"
@@ -221,12 +221,12 @@ def test_a_schema_is_refused_for(schema, fault, definition):
         ),
     ],
 )
-def test_a_rule_is_refused_for(rule, told, definition):
+def test_a_rule_is_refused_for(rule, reported, definition):
     ((field, message),) = faults(
         with_field(definition, {"type": "integer", "x-kubernetes-validations": [{"rule": rule}]})
     )
     assert field == f"{FIELD}.x-kubernetes-validations[0].rule"
-    assert told in message
+    assert reported in message
 
 
 def test_a_rule_about_a_field_that_is_not_in_the_schema_is_refused(definition):

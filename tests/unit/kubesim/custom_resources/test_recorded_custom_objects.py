@@ -79,7 +79,7 @@ def test_completing_twice_changes_nothing():
     assert admit(once) == once
 
 
-def test_unknown_fields_are_told_and_refused_like_those_of_built_in_kinds():
+def test_unknown_fields_are_reported_and_refused_like_those_of_built_in_kinds():
     sent = widget(unknown=1, items=[{"key": "a", "z": 1}])
     sent["metadata"]["foo"] = 3
     assert len(warn_or_refuse(KIND, sent, "Warn", lookup=lookup)) == 3

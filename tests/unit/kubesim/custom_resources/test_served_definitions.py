@@ -1,4 +1,4 @@
-"""What a CustomResourceDefinition means to the server."""
+"""What the server derives from a CustomResourceDefinition."""
 
 import copy
 from datetime import UTC, datetime, timedelta

@@ -17,14 +17,14 @@ from kubesim.virtual_time import LoopClock, run_virtual
 
 Object = dict[str, Any]
 
-GALLERY = Path(__file__).parents[4] / "scenarios"
+EXAMPLE_SCENARIOS = Path(__file__).parents[4] / "scenarios"
 
 
 class Run:
     """One run of a scenario: what was there at its end, and what happened on the way."""
 
     def __init__(self) -> None:
-        self.happenings: list[TimelineEntry] = []
+        self.events: list[TimelineEntry] = []
         self.written: Counter[str] = Counter()
         """How often objects of a kind changed since time started."""
         self.broken: list[Any] = []
@@ -34,7 +34,7 @@ class Run:
 
     @property
     def history(self) -> str:
-        """Of every change, byte for byte, in order."""
+        """Return a digest of every change, in order."""
         return self._history.hexdigest()
 
     def note(self, kind, change):
@@ -57,7 +57,7 @@ class Run:
         return next(node for node in self.objects("v1", "Node") if node["metadata"]["name"] == name)
 
 
-def _play(
+def _run_scenario(
     scenario: Scenario,
     seconds: float,
     *,
@@ -75,7 +75,7 @@ def _play(
         made.server.store.observers.append(made.note)
         made.server.load(contents)
         made.written.clear()
-        made.life = start_cluster(made.server, scenario, on_event=made.happenings.append)
+        made.life = start_cluster(made.server, scenario, on_event=made.events.append)
         await asyncio.sleep(seconds)
         if look is not None:
             await look(made)
@@ -86,5 +86,5 @@ def _play(
 
 
 @pytest.fixture
-def play():
-    return _play
+def run_scenario():
+    return _run_scenario

@@ -1,4 +1,4 @@
-"""Same seed, same history, byte for byte; and an hour takes seconds."""
+"""The same seed gives the same history, byte for byte, and an hour takes seconds."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 from kubesim.scenario import load_scenario
 from kubesim.scenario.scenario_file import read_scenario
-from tests.unit.kubesim.scenario.conftest import GALLERY
+from tests.unit.kubesim.scenario.conftest import EXAMPLE_SCENARIOS
 
 BUSY = {
     "pools": [{"name": "w", "count": 6, "zones": ["a", "b", "c"]}],
@@ -36,15 +36,16 @@ BUSY = {
 }  # fmt: skip
 
 
-def test_an_hour_of_a_busy_cluster_is_the_same_every_time(play):
-    first, second = (play(load_scenario(BUSY | {"seed": 4}), 3600) for _ in range(2))
+@pytest.mark.size
+def test_an_hour_of_a_busy_cluster_is_the_same_every_time(run_scenario):
+    first, second = (run_scenario(load_scenario(BUSY | {"seed": 4}), 3600) for _ in range(2))
     assert sum(first.written.values()) > 3000, "something must have happened"
-    assert first.happenings == second.happenings
+    assert first.events == second.events
     assert first.history == second.history
 
 
-def test_another_seed_is_another_history(play):
-    one, other = (play(load_scenario(BUSY | {"seed": seed}), 300) for seed in (4, 5))
+def test_another_seed_is_another_history(run_scenario):
+    one, other = (run_scenario(load_scenario(BUSY | {"seed": seed}), 300) for seed in (4, 5))
     assert one.history != other.history
 
 
@@ -52,11 +53,11 @@ def test_the_history_does_not_depend_on_how_python_orders_sets():
     """Every process hashes texts differently; none of that may show."""
     code = (
         "from tests.unit.kubesim.scenario.test_determinism import BUSY\n"
-        "from tests.unit.kubesim.scenario.conftest import _play\n"
+        "from tests.unit.kubesim.scenario.conftest import _run_scenario\n"
         "from kubesim.scenario import load_scenario\n"
-        "print(_play(load_scenario(BUSY | {'seed': 4}), 1200).history)"
+        "print(_run_scenario(load_scenario(BUSY | {'seed': 4}), 1200).history)"
     )
-    told = {
+    reported = {
         subprocess.run(
             [sys.executable, "-c", code],
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(filter(None, sys.path))},
@@ -66,15 +67,15 @@ def test_the_history_does_not_depend_on_how_python_orders_sets():
         ).stdout
         for seed in ("1", "2")
     }
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 @pytest.mark.size
-def test_an_hour_of_a_hundred_nodes_and_two_thousand_pods_takes_seconds(play):
-    scenario = read_scenario(GALLERY / "big.yaml")
+def test_an_hour_of_a_hundred_nodes_and_two_thousand_pods_takes_seconds(run_scenario):
+    scenario = read_scenario(EXAMPLE_SCENARIOS / "big.yaml")
     assert len(scenario.machines()) == 100
     began = time.process_time()
-    run = play(scenario, 3600)
+    run = run_scenario(scenario, 3600)
     spent_s = time.process_time() - began
     assert len(run.objects("v1", "Pod")) >= 1900
     assert spent_s < 90, "about 15 s of an idle core, and far from that on a slow one"

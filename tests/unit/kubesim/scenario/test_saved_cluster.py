@@ -1,4 +1,4 @@
-"""A cluster of which only nodes and pods were saved lives on as it was."""
+"""A cluster of which only nodes and pods were saved continues as it was."""
 
 from kubesim.running_cluster import EPOCH
 from kubesim.scenario import initial_objects, load_scenario
@@ -22,9 +22,9 @@ def saved():
     ]
 
 
-def test_no_pod_is_collected_replaced_or_restarted_for_want_of_its_owner(play):
+def test_no_pod_is_collected_replaced_or_restarted_for_want_of_its_owner(run_scenario):
     before = {item["metadata"]["uid"]: item["metadata"]["name"] for item in saved() if item["kind"] == "Pod"}
-    run = play(load_scenario({}), 1800, objects=saved())
+    run = run_scenario(load_scenario({}), 1800, objects=saved())
     pods = run.objects("v1", "Pod")
     assert {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in pods} == before
     assert [pod for pod in pods if "deletionTimestamp" in pod["metadata"]] == []
@@ -34,12 +34,12 @@ def test_no_pod_is_collected_replaced_or_restarted_for_want_of_its_owner(play):
     assert {pod["status"]["containerStatuses"][0]["restartCount"] for pod in pods} == {0}
 
 
-def test_nodes_that_were_lost_stay_lost(play):
+def test_nodes_that_were_lost_stay_lost(run_scenario):
     objects = saved()
     for item in objects:
         if item["metadata"]["name"] == "w-1":
             for condition in item["status"]["conditions"]:
                 condition["status"] = "Unknown"
-    run = play(load_scenario({}), 600, objects=objects)
+    run = run_scenario(load_scenario({}), 600, objects=objects)
     (ready,) = [each for each in run.node("w-1")["status"]["conditions"] if each["type"] == "Ready"]
     assert ready["status"] == "Unknown"

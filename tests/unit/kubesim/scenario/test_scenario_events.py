@@ -1,4 +1,4 @@
-"""What happens in a scenario happens at its time, as an operator would do it, or bad luck."""
+"""Events and faults of a scenario happen at their time, as if an operator or a failure caused them."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -17,11 +17,11 @@ def scenario(*events, **more):
 
 
 @pytest.fixture
-def happen(play):
+def happen(run_scenario):
     """Runs the cluster with these events for some minutes and shows how it is then."""
 
     def run(*events, minutes=5, **more):
-        return play(scenario(*events, **more), minutes * 60)
+        return run_scenario(scenario(*events, **more), minutes * 60)
 
     return run
 
@@ -29,7 +29,7 @@ def happen(play):
 def test_nodes_are_cordoned_and_uncordoned(happen):
     run = happen({"at": "1m", "cordon": ["w-1", "w-2"]}, {"at": "2m", "uncordon": "w-2"})
     assert [run.node(f"w-{n}")["spec"].get("unschedulable") for n in (1, 2, 3)] == [True, None, None]
-    assert [(h.at, h.what, h.refusals) for h in run.happenings] == [
+    assert [(h.at, h.what, h.refusals) for h in run.events] == [
         (timedelta(minutes=1), "cordon w-1, w-2", []),
         (timedelta(minutes=2), "uncordon w-2", []),
     ]
@@ -89,7 +89,7 @@ def test_budgets_may_refuse_an_eviction_and_the_scenario_goes_on(happen):
         {"at": "2m", "cordon": "w-1"},
         web={"budget": {"maxUnavailable": 1}},
     )
-    evicted, cordoned = run.happenings
+    evicted, cordoned = run.events
     assert len(evicted.refusals) == 3
     assert all("violate the pod's disruption budget" in refusal for refusal in evicted.refusals)
     assert cordoned.refusals == []
@@ -101,7 +101,7 @@ def test_what_is_not_there_is_refused_in_the_api_servers_words(happen):
         {"delete": "Gadget/shop/none"},
         {"delete": "Pod/shop/none-*"},
     )
-    assert [h.refusals for h in run.happenings] == [
+    assert [h.refusals for h in run.events] == [
         ['none: deployments.apps "none" not found'],
         ['the server doesn\'t have a resource type "Gadget"'],
         [],
@@ -115,7 +115,7 @@ def test_objects_are_applied(happen):
     )
     (found,) = run.objects("v1", "ConfigMap", "shop")
     assert found["data"] == {"a": "2"}
-    assert [h.what for h in run.happenings] == ["apply ConfigMap/s"] * 2
+    assert [h.what for h in run.events] == ["apply ConfigMap/s"] * 2
 
 
 def test_a_killed_node_is_lost_and_its_pods_are_evicted_until_it_is_back(happen):
@@ -126,7 +126,7 @@ def test_a_killed_node_is_lost_and_its_pods_are_evicted_until_it_is_back(happen)
         return next(each["status"] for each in conditions if each["type"] == "Ready")
 
     at_first = happen(kill, minutes=1.5)
-    assert ready(at_first) == "True", "nobody has missed it yet"
+    assert ready(at_first) == "True", "its heartbeats are not overdue yet"
     lost = happen(kill, minutes=3)
     assert ready(lost) == "Unknown"
     assert {taint["key"] for taint in lost.node("w-1")["spec"]["taints"]} == {
@@ -134,7 +134,7 @@ def test_a_killed_node_is_lost_and_its_pods_are_evicted_until_it_is_back(happen)
     }
     evicted = happen(kill, minutes=9)
     leaving = [pod for pod in evicted.pods("web") if "deletionTimestamp" in pod["metadata"]]
-    assert leaving, "nobody is there who could end them"
+    assert leaving, "no kubelet is there that could end them"
     assert {pod["spec"]["nodeName"] for pod in leaving} == {"w-1"}
     back = happen(kill, {"at": "9m", "revive": "w-1"}, minutes=11)
     assert ready(back) == "True"
@@ -148,17 +148,17 @@ def test_faults_come_and_go(happen):
         {"at": "90s", "cordon": "w-1"},
         {"at": "3m", "cordon": "w-2"},
     )
-    assert "unable to handle the request" in run.happenings[1].refusals[0]
-    assert run.happenings[2].refusals == []
+    assert "unable to handle the request" in run.events[1].refusals[0]
+    assert run.events[2].refusals == []
 
 
 def test_faults_of_the_scenario_have_times_of_their_own(happen):
     run = happen({"at": "1m", "cordon": "w-1"}, faults=[{"at": "30s", "kind": "conflict", "times": 1}])
-    assert [h.what for h in run.happenings] == ["fault conflict", "cordon w-1"]
-    assert "please apply your changes to the latest version" in run.happenings[1].refusals[0]
+    assert [h.what for h in run.events] == ["fault conflict", "cordon w-1"]
+    assert "please apply your changes to the latest version" in run.events[1].refusals[0]
 
 
-def test_behaviour_changes_usage_and_failures_of_pods_that_run(play):
+def test_behaviour_changes_usage_and_failures_of_pods_that_run(run_scenario):
     rules = {
         "pods": [
             {
@@ -174,8 +174,8 @@ def test_behaviour_changes_usage_and_failures_of_pods_that_run(play):
         pod = run.pods("web")[0]
         seen.append(run.server.usage.pod_metrics(pod))
 
-    before = play(scenario(), 60, look=look)
-    after = play(scenario({"at": "30s", "behaviour": rules}), 300, look=look)
+    before = run_scenario(scenario(), 60, look=look)
+    after = run_scenario(scenario({"at": "30s", "behaviour": rules}), 300, look=look)
     assert before.pods("web")[0]["status"]["containerStatuses"][0]["restartCount"] == 0
     assert after.pods("web")[0]["status"]["containerStatuses"][0]["restartCount"] > 0
     assert seen[0]["containers"][0]["usage"]["cpu"] == "50000000n"
@@ -199,7 +199,7 @@ def test_an_autoscaler_follows_the_usage(happen):
 
 def test_an_event_may_come_again_and_again(happen):
     run = happen({"every": "1m", "until": "3m", "label": {"what": "Node/w-1", "set": {"a": "b"}}})
-    assert [h.at for h in run.happenings] == [timedelta(minutes=n) for n in (1, 2, 3)]
+    assert [h.at for h in run.events] == [timedelta(minutes=n) for n in (1, 2, 3)]
 
 
 def test_events_of_the_same_moment_keep_the_files_order(happen):

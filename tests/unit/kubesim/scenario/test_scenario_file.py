@@ -1,4 +1,4 @@
-"""A scenario's file is taken whole, or refused with everything that is wrong with it."""
+"""A scenario's file is accepted completely, or refused with all its errors."""
 
 import msgspec
 import pytest
@@ -33,7 +33,7 @@ def problems(text: str) -> tuple[str, ...]:
     return refused.value.problems
 
 
-def test_all_mistakes_are_told_at_once_with_their_paths():
+def test_all_mistakes_are_reported_at_once_with_their_paths():
     with pytest.raises(ScenarioError) as refused:
         parse_scenario(WRONG, source="a.yaml")
     assert {problem.partition(": ")[0] for problem in refused.value.problems} == {
@@ -47,7 +47,7 @@ def test_all_mistakes_are_told_at_once_with_their_paths():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("nodes: [{name: a, zon: b}]", "nodes[0].zon: unknown field; there are cpu, labels, memory, name,"),
         ("nodes: [{name: A_}]",
@@ -66,9 +66,9 @@ def test_all_mistakes_are_told_at_once_with_their_paths():
         ("[]", "the file: []: must be a mapping"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_with_what_is_allowed(text, told):
+def test_a_mistake_is_reported_with_what_is_allowed(text, reported):
     (problem,) = problems(text)
-    assert told in problem
+    assert reported in problem
 
 
 def test_the_parts_must_fit_together():

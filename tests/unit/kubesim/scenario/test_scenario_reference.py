@@ -1,4 +1,4 @@
-"""What docs/scenarios.md says is so."""
+"""docs/scenarios.md matches the code."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from kubesim.running_cluster import EPOCH
 from kubesim.scenario import initial_objects, parse_scenario
-from tests.unit.kubesim.scenario.conftest import GALLERY
+from tests.unit.kubesim.scenario.conftest import EXAMPLE_SCENARIOS
 from tools.scenario_reference import main, reference, with_reference
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "scenarios.md"
@@ -42,6 +42,6 @@ def test_the_example_can_be_used():
     assert sum(item["kind"] == "Pod" for item in objects) == 6
 
 
-def test_every_scenario_of_the_gallery_is_listed():
+def test_every_example_scenario_is_listed():
     listed = set(re.findall(r"\(\.\./scenarios/(.*?)\.yaml\)", DOCUMENT.read_text()))
-    assert listed == {path.stem for path in GALLERY.glob("*.yaml")}
+    assert listed == {path.stem for path in EXAMPLE_SCENARIOS.glob("*.yaml")}

@@ -123,7 +123,7 @@ class Stage:
         self.clock.advance(wait_s)
 
     def patch(self, name: str, change: Object, subresource: str = "") -> None:
-        """As anybody would, through the API."""
+        """Create it through the API, as any client would."""
         path = f"/api/v1/namespaces/default/pods/{name}{subresource}"
         headers = {"content-type": "application/merge-patch+json"}
         answer = asyncio.run(self.server.handle("PATCH", path, headers, encode(change)))

@@ -1,4 +1,4 @@
-"""Extenders: who is asked what, and what becomes of the answers."""
+"""Scheduler extenders: which requests they get, and how their responses are used."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ NODES = (node("n1"), node("n2"), node("n3", taints=[{"key": "a", "effect": "NoSc
 
 
 class Asked:
-    """Answers as it is told, and remembers the questions."""
+    """Answers as set, and records the requests."""
 
     def __init__(self, answer: Callable[[str, Object], Any]) -> None:
         self.questions: list[tuple[str, Object]] = []
@@ -38,7 +38,7 @@ def only(*names: str) -> Callable[[str, Object], Any]:
 
 
 def broken(_: str, __: Object) -> Any:
-    raise OSError("nobody answers")
+    raise OSError("no answer")
 
 
 def placed(*extenders: Extender, asking: Object | None = None) -> Object:
@@ -106,11 +106,11 @@ def test_one_that_fails_stops_the_pod_unless_it_is_ignorable() -> None:
     found = placed(Extender("e", Asked(broken), filter_verb="filter"))
     assert "nodeName" not in found["spec"]
     assert found["status"]["conditions"][0]["reason"] == "SchedulerError"
-    assert message(found) == "nobody answers"
+    assert message(found) == "no answer"
     assert placed(Extender("e", Asked(broken), filter_verb="filter", ignorable=True))["spec"]["nodeName"]
 
 
-def test_failing_to_score_stops_nobody() -> None:
+def test_failing_to_score_blocks_no_pod() -> None:
     assert placed(Extender("e", Asked(broken), prioritize_verb="p"))["spec"]["nodeName"] == "n1"
 
 

@@ -1,4 +1,4 @@
-"""Extenders that a scenario names are asked over HTTP."""
+"""Extenders of a scenario are called over HTTP."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ def ready(name):
 
 @contextlib.asynccontextmanager
 async def extender(answer):
-    """On loopback; yields its URL."""
+    """Serve an extender on loopback; yield its URL."""
     application = web.Application()
     application.router.add_post("/scheduler/{verb}", answer)
     runner = web.AppRunner(application, shutdown_timeout=0.1)
@@ -33,8 +33,8 @@ async def extender(answer):
         await runner.cleanup()
 
 
-async def told(url, settings="filter: filter"):
-    """A pod that was looked at: where it is, or what it was told."""
+async def reported(url, settings="filter: filter"):
+    """A pod after one attempt to schedule it: its node, or the message."""
     scenario = parse_scenario(f"extenders: [{{url: '{url}', {settings}}}]".encode(), source="test")
     server = ApiServer(seed=1)
     server.load([ready("n1"), ready("n2"), pod("web")])
@@ -68,16 +68,16 @@ async def likes_the_second(request):
 
 async def test_it_says_where_a_pod_may_go():
     async with extender(only_the_second) as url:
-        assert await told(url) == "n2"
+        assert await reported(url) == "n2"
 
 
 async def test_it_says_where_a_pod_should_go_and_sees_whole_nodes_if_it_wants_to():
     async with extender(likes_the_second) as url:
-        assert await told(url, "prioritize: prioritize, weight: 5, namesOnly: false") == "n2"
+        assert await reported(url, "prioritize: prioritize, weight: 5, namesOnly: false") == "n2"
 
 
-async def test_while_nobody_answers_the_pod_waits_and_is_told_so(unused_tcp_port):
-    reason, message = await told(f"http://127.0.0.1:{unused_tcp_port}")
+async def test_while_the_extender_does_not_answer_the_pod_waits_and_says_so(unused_tcp_port):
+    reason, message = await reported(f"http://127.0.0.1:{unused_tcp_port}")
     assert reason == "SchedulerError"
     assert message == (
         f'Post "http://127.0.0.1:{unused_tcp_port}/filter": dial tcp 127.0.0.1:{unused_tcp_port}: '
@@ -86,7 +86,7 @@ async def test_while_nobody_answers_the_pod_waits_and_is_told_so(unused_tcp_port
 
 
 async def test_one_that_may_be_ignored_is_ignored(unused_tcp_port):
-    assert await told(f"http://127.0.0.1:{unused_tcp_port}", "filter: filter, ignorable: true") == "n1"
+    assert await reported(f"http://127.0.0.1:{unused_tcp_port}", "filter: filter, ignorable: true") == "n1"
 
 
 @pytest.mark.parametrize(
@@ -102,19 +102,19 @@ async def test_an_answer_that_is_none_counts_as_none(answer, why):
         return answer
 
     async with extender(respond) as url:
-        reason, message = await told(url)
+        reason, message = await reported(url)
     assert reason == "SchedulerError"
     assert why in message
 
 
-async def test_one_that_takes_too_long_is_given_up():
+async def test_one_that_takes_too_long_times_out():
     released = asyncio.Event()
 
     async def slow(_request):
         await released.wait()
 
     async with extender(slow) as url:
-        _, message = await told(url, "filter: filter, timeout: 50ms")
+        _, message = await reported(url, "filter: filter, timeout: 50ms")
         released.set()
     assert message.endswith('/filter": context deadline exceeded')
 

@@ -1,4 +1,4 @@
-"""What pods want of each other: affinity, anti-affinity, spreading."""
+"""Filters between pods: affinity, anti-affinity and topology spread."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ Object = dict[str, Any]
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 FAR = ["node(s) didn't match pod affinity rules"]
 NEAR = ["node(s) didn't match pod anti-affinity rules"]
-UNWELCOME = ["node(s) didn't satisfy existing pods anti-affinity rules"]
+ANTI_AFFINITY = ["node(s) didn't satisfy existing pods anti-affinity rules"]
 UNEVEN = ["node(s) didn't match pod topology spread constraints"]
 NO_DOMAIN = ["node(s) didn't match pod topology spread constraints (missing required label)"]
 WEB = {"app": "web"}
@@ -71,10 +71,10 @@ def test_anti_affinity(wanted: Object, there: str, reasons: list[str]) -> None:
 
 
 def test_pods_that_run_may_refuse_their_new_neighbour() -> None:
-    hermit = pod("hermit", on="n2", affinity=required("podAntiAffinity", term(ZONE)))
-    assert why_not(pod(labels=WEB), *NODES, hermit) == UNWELCOME
-    assert why_not(pod(labels={"app": "db"}), *NODES, hermit) == []
-    assert why_not(pod(labels=WEB), *NODES, hermit, on="n3") == []
+    anti_affine = pod("anti-affine", on="n2", affinity=required("podAntiAffinity", term(ZONE)))
+    assert why_not(pod(labels=WEB), *NODES, anti_affine) == ANTI_AFFINITY
+    assert why_not(pod(labels={"app": "db"}), *NODES, anti_affine) == []
+    assert why_not(pod(labels=WEB), *NODES, anti_affine, on="n3") == []
 
 
 def namespace(name: str, **labels: str) -> Object:
@@ -99,9 +99,9 @@ def test_whose_namespaces_are_meant(more: Object, near: bool) -> None:
     objects = (*NODES, namespace("shop", team="red"), namespace("default"))
     assert why_not(pod(affinity=wanted), *objects, web("n1", namespace="shop")) == (NEAR if near else [])
     # Seen from the other side: the one that runs says what it means.
-    hermit = pod("hermit", on="n1", affinity=wanted)
+    anti_affine = pod("anti-affine", on="n1", affinity=wanted)
     asking = pod(labels=WEB, namespace="shop")
-    assert why_not(asking, *objects, hermit) == (UNWELCOME if near else [])
+    assert why_not(asking, *objects, anti_affine) == (ANTI_AFFINITY if near else [])
 
 
 def spread(key: str = ZONE, skew: int = 1, **more: Any) -> Object:
@@ -152,7 +152,7 @@ def test_too_few_domains_count_as_if_one_were_empty() -> None:
     assert why_not(asking(minDomains=3), *NODES, *full) == UNEVEN
 
 
-def test_nodes_that_the_pod_does_not_want_are_no_domains_unless_told_so() -> None:
+def test_nodes_that_the_pod_does_not_want_are_no_domains_unless_configured() -> None:
     east = {"nodeSelector": {ZONE: "east"}}
     constraint = spread()
     assert why_not(pod(labels=WEB, **east, **constraint), *NODES, web("n1")) == []
@@ -160,7 +160,7 @@ def test_nodes_that_the_pod_does_not_want_are_no_domains_unless_told_so() -> Non
     assert why_not(pod(labels=WEB, **east, **constraint), *NODES, web("n1")) == UNEVEN
 
 
-def test_tainted_nodes_are_domains_unless_told_not_to_be() -> None:
+def test_tainted_nodes_are_domains_unless_configured_otherwise() -> None:
     west = node("n3", zone="west", taints=[{"key": "a", "effect": "NoSchedule"}])
     nodes = (*NODES[:2], west)
     assert why_not(asking(), *nodes, web("n1")) == UNEVEN
@@ -174,7 +174,7 @@ def test_label_keys_narrow_down_whom_to_count() -> None:
     assert why_not(pod(labels=new, **constraint), *NODES, pod("o", on="n1", labels=new)) == UNEVEN
 
 
-def test_an_empty_selector_counts_nobody_but_the_pod_itself() -> None:
+def test_an_empty_selector_counts_only_the_pod_itself() -> None:
     assert why_not(asking(labelSelector={}), *NODES, web("n1"), web("n1", "b")) == []
 
 

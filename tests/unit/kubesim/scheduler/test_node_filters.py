@@ -1,4 +1,4 @@
-"""What a node is and has: taints, labels, ports, room."""
+"""Filters about nodes: taints, labels, ports and free resources."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ GPU = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
         pytest.param({"key": "gpu", "operator": "Exists", "effect": "NoExecute"}, GPU, TAINTED,
                      id="another effect is not tolerated"),
         pytest.param({"key": "x", "value": "1"}, {"key": "a", "effect": "PreferNoSchedule"}, [],
-                     id="a preference keeps nobody away"),
+                     id="a preference keeps no pod away"),
         pytest.param({"key": "x", "value": "1"}, {"key": "a", "effect": "NoExecute"}, TAINTED,
                      id="NoExecute keeps new pods away as well"),
         pytest.param({"key": "gpu", "operator": "Gt", "value": "1"}, {**GPU, "value": "5"}, TAINTED,
@@ -148,7 +148,7 @@ def test_cpu_that_is_left(asked: str, reasons: list[str]) -> None:
     assert why_not(pod(cpu=asked), node(cpu="4"), pod("other", on="n1", cpu="1")) == reasons
 
 
-def test_all_that_is_missing_is_told_at_once() -> None:
+def test_all_that_is_missing_is_reported_at_once() -> None:
     asks = {"cpu": "9", "memory": "9Gi", "ephemeral-storage": "1Gi", "example.com/gpu": "1"}
     asking = pod()
     asking["spec"]["containers"][0]["resources"] = {"requests": asks}

@@ -1,4 +1,4 @@
-"""What a pod asks of a node, before and while it runs."""
+"""The resource requests of a pod, before and while it runs."""
 
 from typing import Any
 

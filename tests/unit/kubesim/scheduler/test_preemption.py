@@ -1,4 +1,4 @@
-"""Who has to go for a more important pod, and what becomes of both."""
+"""Which pods are preempted for a pod of higher priority, and what happens to both."""
 
 from typing import Any
 
@@ -113,7 +113,7 @@ def test_a_port_can_be_made_free_as_well(stage: Stage) -> None:
     assert (victim(stage, "holder"), victim(stage, "other")) == (True, False)
 
 
-def test_nobody_goes_where_that_would_not_help(stage: Stage) -> None:
+def test_no_pod_is_preempted_where_that_would_not_help(stage: Stage) -> None:
     taint = {"key": "a", "effect": "NoSchedule"}
     stage.begin(node(taints=[taint]), pod("lesser", on="n1", cpu="4"), important())
     assert not victim(stage, "lesser")

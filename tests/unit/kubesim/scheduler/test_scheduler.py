@@ -1,4 +1,4 @@
-"""The scheduler at work: who comes first, where pods go, what is said of the others, when they try again."""
+"""The scheduler: order of pods, choice of nodes, messages about unschedulable pods, and retries."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ Object = dict[str, Any]
 TAINT = {"key": "a", "effect": "NoSchedule"}
 
 
-def test_a_pod_gets_a_node_and_is_told_so(stage: Stage) -> None:
+def test_a_pod_gets_a_node_and_is_reported_so(stage: Stage) -> None:
     stage.begin(node("n1", zone="east"), pod("web"))
     bound = stage.get("web")
     assert bound["spec"]["nodeName"] == "n1"
@@ -99,8 +99,8 @@ class TestWhereAPodGoes:
         assert stage.node_of("web") == "n1"
 
 
-class TestWhatIsSaid:
-    """As a real kube-scheduler said it."""
+class TestMessages:
+    """The messages are those of a real kube-scheduler."""
 
     def test_without_nodes(self, stage: Stage) -> None:
         stage.begin(pod("web"))
@@ -132,8 +132,8 @@ class TestWhatIsSaid:
         )
 
     def test_a_pod_that_may_not_preempt(self, stage: Stage) -> None:
-        meek = pod("web", cpu="1", priority=9, preemptionPolicy="Never")
-        stage.begin(node(), pod("full", on="n1", cpu="4"), meek)
+        low_priority = pod("web", cpu="1", priority=9, preemptionPolicy="Never")
+        stage.begin(node(), pod("full", on="n1", cpu="4"), low_priority)
         assert stage.says("web").endswith("preemption: not eligible due to preemptionPolicy=Never.")
         assert "deletionTimestamp" not in stage.get("full")["metadata"]
 
@@ -201,7 +201,7 @@ class TestWhenAPodIsTriedAgain:
         stage.clock.advance(0.2)
         assert stage.node_of("web") == "n1"
 
-    def test_what_can_not_help_wakes_nobody(self, stage: Stage) -> None:
+    def test_what_cannot_help_wakes_no_pod(self, stage: Stage) -> None:
         stage.begin(node(), node("n2", taints=[TAINT]), pod("full", on="n1", cpu="4"), pod("web", cpu="1"))
         attempts = dict(stage.scheduler._seen.waiting.attempts)
         changed = pod("full", on="n1", cpu="4")

@@ -1,4 +1,4 @@
-"""The view that is kept up change by change says what a view made anew would say."""
+"""The cache that takes single changes equals a newly built one."""
 
 from typing import Any
 
@@ -118,8 +118,8 @@ def test_changes_one_by_one_give_the_same_answers_as_all_at_once(happened: list[
 def test_pretending_leaves_no_trace(placed: list[Object]) -> None:
     view = SchedulerCache.of([*(node(name) for name in NODES), CLAIM, VOLUME, *placed])
     before = answers(view)
-    everybody = [each for there in view.nodes.values() for each in there.pods.values()]
-    with view.without(everybody):
+    all_pods = [each for there in view.nodes.values() for each in there.pods.values()]
+    with view.without(all_pods):
         assert all(not there.pods for there in view.nodes.values())
         answers(view)
     with view.with_also([PodInfo(pod("promised", cpu="4"))], view.nodes["n1"]):

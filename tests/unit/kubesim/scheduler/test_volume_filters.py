@@ -1,4 +1,4 @@
-"""Claims and volumes: where they can be reached, found, made, attached."""
+"""Filters about claims and volumes: topology, binding, provisioning and attach limits."""
 
 from typing import Any
 
@@ -103,7 +103,7 @@ def test_a_claim_that_should_have_been_bound_by_now() -> None:
         pytest.param(volume(zone="east"), [], id="one that fits"),
         pytest.param(volume(zone="west"), NONE_TO_BIND, id="elsewhere"),
         pytest.param(volume(of="slow"), NONE_TO_BIND, id="of another class"),
-        pytest.param(volume(phase="Released"), NONE_TO_BIND, id="used by somebody before"),
+        pytest.param(volume(phase="Released"), NONE_TO_BIND, id="used by another claim before"),
         pytest.param(volume(capacity={"storage": "1Mi"}), NONE_TO_BIND, id="too small"),
         pytest.param(volume(accessModes=["ReadOnlyMany"]), NONE_TO_BIND, id="read only"),
         pytest.param(volume(volumeMode="Block"), NONE_TO_BIND, id="a block device"),

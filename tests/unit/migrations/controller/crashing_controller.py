@@ -41,7 +41,7 @@ class Crash(Enum):
 
 @dataclass
 class Faulty:
-    """The way to the API server of a controller that ends at its n-th call. Watches and lists don't count,
+    """The transport of a controller that ends at its n-th call. Watches and lists don't count,
     and neither do Events."""
 
     server: ApiServer
@@ -50,11 +50,11 @@ class Faulty:
     calls: list[str] = field(default_factory=list)
     crashed: asyncio.Event = field(default_factory=asyncio.Event)
     taken_over: asyncio.Event = field(default_factory=asyncio.Event)
-    dice: random.Random = field(default_factory=lambda: random.Random(3))
+    rng: random.Random = field(default_factory=lambda: random.Random(3))
     late: "asyncio.Task | None" = None
 
     async def handle(self, method, target, headers, body):
-        await asyncio.sleep(self.dice.uniform(*NETWORK_S))
+        await asyncio.sleep(self.rng.uniform(*NETWORK_S))
         if not self._counts(method, target):
             return await self.server.handle(method, target, headers, body)
         self.calls.append(f"{method} {target.partition('?')[0]}")
@@ -80,7 +80,7 @@ class Faulty:
 
     async def _arrive_late(self, method, target, headers, body):
         await self.taken_over.wait()
-        await asyncio.sleep(self.dice.uniform(0.0, 0.3))
+        await asyncio.sleep(self.rng.uniform(0.0, 0.3))
         await self.server.handle(method, target, headers, body)
 
 
@@ -94,10 +94,10 @@ class Cluster:
         self._transports = []
 
     def connect(self, handle=None):
-        dice = random.Random(len(self._transports))
+        rng = random.Random(len(self._transports))
 
         async def delayed(*request):
-            await asyncio.sleep(dice.uniform(*NETWORK_S))
+            await asyncio.sleep(rng.uniform(*NETWORK_S))
             return await self.server.handle(*request)
 
         self._transports.append(InProcessTransport(handle or delayed))

@@ -1,4 +1,4 @@
-"""What many migrations at once cost, and that nobody notices: `bench/migrations.py`, in small."""
+"""The cost of many concurrent migrations, and no lost ready pod: a small `bench/migrations.py`."""
 
 import pytest
 

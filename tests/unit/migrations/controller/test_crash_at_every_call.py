@@ -1,4 +1,4 @@
-"""Wherever a controller ends, another one brings the migration to an end: moved, or exactly as before.
+"""A controller crashes at any call; the next one finishes the migration: moved, or exactly as before.
 
 For each handover, and for the ways back, the first controller ends at each of its API calls in turn: before
 it, after it, with the call still on its way, or it lives on and only the answer is lost. Then nothing may be
@@ -11,7 +11,12 @@ from datetime import timedelta
 import pytest
 
 from kubesim.virtual_time import run_virtual
+from rescheduler.api.podmigration import EVICTION
+from rescheduler.api.well_known_names import KARPENTER_NODE_POOL_LABEL
+from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.config.policy import SafeEvictions
+from rescheduler.kube.api_resources import merge_patch
 from rescheduler.migrations import labels_and_names
 from tests.stories.migrations.moves import Moves
 from tests.stories.migrations.workloads import stateful_set
@@ -31,6 +36,10 @@ class Adopt:
         await moves.sandbox.budget(maxUnavailable=0)
         return (await moves.sandbox.pods())[0]
 
+    async def request(self, moves: Moves, source):
+        """Create the migration; return its key."""
+        return await moves.create_migration(source, await moves.sandbox.free_node())
+
     async def meanwhile(self, moves: Moves, key: str):
         """After the first controller has ended, and before the second begins."""
 
@@ -49,6 +58,30 @@ class Evict(Adopt):
     async def set_up(self, moves: Moves):
         await stateful_set(moves.sandbox, self.replicas)
         return (await moves.sandbox.pods())[-1]
+
+
+class OnEviction:
+    """Another client wants to evict the pod, from a node of Karpenter that is about to go."""
+
+    async def set_up(self, moves: Moves):
+        source = await super().set_up(moves)
+        node = source["spec"]["nodeName"]
+        await moves.sandbox.cordon(node)
+        labels = {KARPENTER_NODE_POOL_LABEL: "default"}
+        await moves.client.patch(NODES, node, merge_patch({"metadata": {"labels": labels}}))
+        return source
+
+    async def request(self, moves: Moves, source):
+        return await moves.create_migration(
+            source, await moves.sandbox.free_node(), held=False, strategy=EVICTION
+        )
+
+
+class WithoutRoom(OnEviction):
+    """No node has room at first: the copy is Pending, and goes where the scheduler puts it."""
+
+    async def request(self, moves: Moves, source):
+        return await moves.create_migration(source, "", held=False, strategy=EVICTION)
 
 
 class NeverReady:
@@ -84,25 +117,54 @@ class EvictRefused(Evict):
 class EvictCancelled(Cancelled, Evict): ...
 
 
+class AdoptOnEviction(OnEviction, Adopt):
+    startup = "5s"
+
+
+class CopyOnEviction(OnEviction, Copy):
+    startup = "5s"
+
+
+class AdoptWithoutRoom(WithoutRoom, Adopt):
+    startup = "5s"
+
+
+class OnEvictionNeverReady(NeverReady, AdoptOnEviction): ...
+
+
+class OnEvictionCancelled(Cancelled, AdoptOnEviction): ...
+
+
 MOVED = (Adopt, Copy, Evict)
 UNDONE = (AdoptNeverReady, AdoptCancelled, CopyNeverReady, CopyCancelled, EvictRefused, EvictCancelled)
-POINTS = [(play, crash) for play in MOVED for crash in Crash] + [
-    (play, crash) for play in UNDONE for crash in (Crash.AFTER, Crash.LATE)
+MOVED_ON_EVICTION = (AdoptOnEviction, CopyOnEviction, AdoptWithoutRoom)
+UNDONE_ON_EVICTION = (OnEvictionNeverReady, OnEvictionCancelled)
+WHERE_WRITES_MATTER = (Crash.AFTER, Crash.LATE)
+POINTS = [
+    *((play, crash) for play in MOVED + MOVED_ON_EVICTION for crash in Crash),
+    *((play, crash) for play in UNDONE + UNDONE_ON_EVICTION for crash in WHERE_WRITES_MATTER),
 ]
+EVERY_DAY = {
+    *((play, crash) for play, crash in POINTS if not issubclass(play, OnEviction)),
+    *((play, Crash.LATE) for play in (AdoptOnEviction, AdoptWithoutRoom, OnEvictionCancelled)),
+}
 
 
 async def crashed_and_taken_over(play, crash, at):
     """How many calls the first controller made: fewer than `at` if it never came so far."""
-    cluster = Cluster(migration_timeout=timedelta(seconds=60), max_retries=0)
+    cluster = Cluster(
+        migration_timeout=timedelta(seconds=60),
+        max_retries=0,
+        safe_evictions=SafeEvictions(deadline=timedelta(seconds=90)),
+    )
     try:
         moves = await cluster.moves(nodes=4)
         source = await play.set_up(moves)
         before = described(source)
         moves.sandbox.behave({"startup": play.startup, "termination": "0s"})
-        target = await moves.sandbox.free_node()
         faulty = Faulty(cluster.server, at, crash)
         async with observing(moves.client, moves.sandbox.namespace) as seen:
-            key = await moves.create_migration(source, target)
+            key = await play.request(moves, source)
             await until_crashed(moves, cluster, faulty, key)
             await play.meanwhile(moves, key)
             async with moves.executing(cluster.connect()):
@@ -128,7 +190,7 @@ async def crashed_and_taken_over(play, crash, at):
 
 
 async def until_crashed(moves, cluster, faulty, key):
-    """Until the controller has crashed, or the migration is over."""
+    """Wait until the controller has crashed, or the migration is over."""
     async with moves.executing(cluster.connect(faulty.handle)):
         crashed = asyncio.create_task(faulty.crashed.wait())
         finished = asyncio.create_task(moves.until_over(key, timeout_s=900))
@@ -150,10 +212,17 @@ def described(pod):
     }
 
 
-@at_every_call(2)
+@at_every_call(4)
 @pytest.mark.parametrize(
     ("play", "crash"),
-    [pytest.param(*point, id=f"{point[0].__name__}: it ends {point[1].value}") for point in POINTS],
+    [
+        pytest.param(
+            *point,
+            id=f"{point[0].__name__}: it ends {point[1].value}",
+            marks=() if point in EVERY_DAY else pytest.mark.size,
+        )
+        for point in POINTS
+    ],
 )
 def test_the_end_is_moved_or_as_before_wherever_a_controller(play, crash, first, apart):
     for at in range(first, MOST_CALLS, apart):

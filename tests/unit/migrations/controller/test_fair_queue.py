@@ -1,14 +1,17 @@
-"""Who has a turn: as many as are allowed, fairly, and never more."""
+"""Which migrations may start: within the limits, in fair order."""
 
 from collections import Counter
 from datetime import timedelta
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rescheduler.api.podmigration import EVICTION, Handover
 from rescheduler.config.policy import Policy
+from rescheduler.migrations.controller.dispatcher import Dispatcher
 from rescheduler.migrations.controller.fair_queue import FairQueue
 from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
 from rescheduler.migrations.transition_table import MigrationStep, phase_of
@@ -18,7 +21,7 @@ POLICY = Policy(max_concurrent_migrations=3, max_concurrent_per_node=2, max_conc
 LATER = NOW + timedelta(hours=1)
 
 
-def wish(
+def queued_migration(
     number,
     *,
     namespace="shop",
@@ -46,13 +49,18 @@ def wish(
 
 
 def apart(number, **more):
-    """On nodes of its own."""
-    return wish(number, source=f"s{number}", target=f"t{number}", **more)
+    """Put it on nodes of its own."""
+    return queued_migration(number, source=f"s{number}", target=f"t{number}", **more)
 
 
 def at(step, known):
+    has_begun = step is not MigrationStep.QUEUED
     status = msgspec.structs.replace(
-        known.status, step=step, phase=phase_of(step), attempts=int(step is not MigrationStep.QUEUED)
+        known.status,
+        step=step,
+        phase=phase_of(step),
+        attempts=int(has_begun),
+        handover=Handover.ADOPT if has_begun else None,
     )
     return msgspec.structs.replace(known, status=status)
 
@@ -61,9 +69,9 @@ def queue(policy=POLICY):
     return FairQueue(RuntimeStateHolder(RuntimeState(policy)))
 
 
-def turns(*wishes, policy=POLICY, workloads=None, gangs=None):
+def turns(*queued, policy=POLICY, workloads=None, gangs=None):
     made = queue(policy)
-    for each in wishes:
+    for each in queued:
         put(made, each, workloads, gangs)
     return made
 
@@ -80,9 +88,12 @@ def test_the_first_to_come_is_the_first_to_go():
     assert granted(turns(*(apart(number) for number in (5, 1, 4, 2, 3)))) == [1, 2, 3]
 
 
-def test_one_that_waits_for_its_node_holds_up_nobody_else():
-    busy = [wish(1, step=MigrationStep.STARTING), wish(2, step=MigrationStep.STARTING)]
-    assert granted(turns(*busy, wish(3), wish(4, source="c", target="d"))) == [4]
+def test_one_that_waits_for_its_node_does_not_block_others():
+    busy = [
+        queued_migration(1, step=MigrationStep.STARTING),
+        queued_migration(2, step=MigrationStep.STARTING),
+    ]
+    assert granted(turns(*busy, queued_migration(3), queued_migration(4, source="c", target="d"))) == [4]
 
 
 def test_one_pod_of_a_workload_at_a_time():
@@ -91,8 +102,11 @@ def test_one_pod_of_a_workload_at_a_time():
 
 
 def test_a_target_that_is_chosen_late_counts_as_well():
-    busy = [wish(number, source=f"s{number}", target="hot", step=MigrationStep.STARTING) for number in (1, 2)]
-    known = turns(*busy, wish(3, source="c", target=""))
+    busy = [
+        queued_migration(number, source=f"s{number}", target="hot", step=MigrationStep.STARTING)
+        for number in (1, 2)
+    ]
+    known = turns(*busy, queued_migration(3, source="c", target=""))
     assert granted(known) == [3]
     assert known.has_room_at("shop/3", "cold")
     assert not known.has_room_at("shop/3", "hot")
@@ -194,11 +208,11 @@ def test_urgent_moves_of_one_namespace_leave_others_their_share():
 
 
 def members(*numbers, size=None, **more):
-    return [wish(number, group="ring", size=size or len(numbers), **more) for number in numbers]
+    return [queued_migration(number, group="ring", size=size or len(numbers), **more) for number in numbers]
 
 
-def declared(*wishes, by="gang"):
-    return {each.key: by for each in wishes}
+def declared(*queued, by="gang"):
+    return {each.key: by for each in queued}
 
 
 def test_a_group_begins_as_a_whole():
@@ -230,7 +244,7 @@ def test_a_group_that_its_pods_do_not_declare_counts_one_by_one(gangs):
 
 def test_the_name_of_a_group_that_has_begun_opens_no_door():
     begun = members(1, 2, step=MigrationStep.SETTLING)
-    late = [wish(number, group="ring", size=2) for number in range(3, 9)]
+    late = [queued_migration(number, group="ring", size=2) for number in range(3, 9)]
     known = turns(*begun, *late, gangs=declared(*begun, *late))
     assert granted(known) == []
     assert not any(known.has_turn(each.key) for each in late)
@@ -274,7 +288,7 @@ def test_a_group_that_can_never_begin_says_which_limit_it_exceeds():
 
 NODES = "abc"
 one = st.builds(
-    wish,
+    queued_migration,
     st.integers(0, 40),
     namespace=st.sampled_from(["shop", "mill"]),
     source=st.sampled_from(NODES),
@@ -333,10 +347,10 @@ def test_what_begins_never_exceeds_a_limit(history):
 
 
 @given(changes, st.randoms())
-def test_the_order_of_asking_makes_no_difference(history, dice):
+def test_the_order_of_asking_makes_no_difference(history, rng):
     latest = {each.key: (each, workload, gang) for each, workload, gang, _ in history}
     shuffled = list(latest.values())
-    dice.shuffle(shuffled)
+    rng.shuffle(shuffled)
     found = []
     for order in (latest.values(), shuffled):
         known = queue()
@@ -347,7 +361,7 @@ def test_the_order_of_asking_makes_no_difference(history, dice):
 
 
 @given(changes)
-def test_what_is_kept_up_to_date_is_what_would_be_counted_anew(history):
+def test_what_is_kept_up_to_date_is_what_would_be_counted_again(history):
     known = queue()
     there = {}
     for each, workload, gang, what in history:
@@ -357,8 +371,75 @@ def test_what_is_kept_up_to_date_is_what_would_be_counted_anew(history):
         else:
             known.put(each, workload, gang)
             there[each.key] = each, workload, gang
-    anew = queue()
+    recounted = queue()
     for each in there.values():
-        anew.put(*each)
-    assert known._slots._claims == anew._slots._claims
-    assert known.grant(LATER, lambda _: True, everything=True) == anew.grant(LATER, lambda _: True)
+        recounted.put(*each)
+    assert known._slots._claims == recounted._slots._claims
+    assert known.grant(LATER, lambda _: True, everything=True) == recounted.grant(LATER, lambda _: True)
+
+
+def pending_copy(number, namespace="shop"):
+    """A move on eviction whose copy waits for a node."""
+    return queued_migration(
+        number, namespace=namespace, target="", step=MigrationStep.PLACING, strategy=EVICTION
+    )
+
+
+class TestCopiesThatWaitForRoom:
+    def test_hold_up_no_other_move(self):
+        """Not even one from the same node, or to it."""
+        waiting = [pending_copy(number) for number in range(3)]
+        others = [queued_migration(number, target=f"t{number}") for number in (3, 4)]
+        assert granted(turns(*waiting, *others)) == [3, 4]
+
+    def test_hold_up_the_rest_of_their_workload(self):
+        made = turns(pending_copy(1), apart(2), workloads={"shop/1": "web", "shop/2": "web"})
+        assert granted(made) == []
+
+    def test_free_their_slot_when_they_begin_to_wait(self):
+        running = [apart(number, step=MigrationStep.STARTING) for number in range(2)]
+        made = turns(*running, queued_migration(2, target="", strategy=EVICTION), apart(4))
+        assert granted(made) == [2]
+        made.put(pending_copy(2))
+        assert granted(made) == [4]
+
+    def test_are_limited_in_number_and_per_namespace(self):
+        made = queue(Policy(max_concurrent_migrations=4))
+        assert made.may_wait_for_room("shop")
+        for number in range(2):
+            made.put(pending_copy(number))
+        assert not made.may_wait_for_room("shop"), "half of them are of one namespace"
+        assert made.may_wait_for_room("bank")
+        for number in range(2):
+            made.put(pending_copy(number, "bank"))
+        assert not made.may_wait_for_room("third")
+        made.remove("shop/0")
+        assert made.may_wait_for_room("third")
+
+
+@pytest.mark.parametrize(
+    ("age", "others_start"),
+    [
+        pytest.param(timedelta(minutes=20), False, id="while it may be rolled back"),
+        pytest.param(timedelta(hours=1), True, id="when something keeps it from ending"),
+    ],
+)
+def test_a_migration_that_never_ends_holds_its_turn_for_a_limited_time(age, others_start):
+    """A tenant can have the writes that would end it refused."""
+    old = at(MigrationStep.RELEASING, apart(1))
+    old = msgspec.structs.replace(old, status=msgspec.structs.replace(old.status, started_at=NOW - age))
+    known = {each.key: each for each in (old, apart(2))}
+    watched = SimpleNamespace(
+        migrations=SimpleNamespace(get=known.get),
+        records=SimpleNamespace(migration=lambda each: each),
+        pods=SimpleNamespace(get=lambda _: None),
+        workloads={"ReplicaSet": {}, "Deployment": {}},
+        is_fresh=True,
+    )
+    woken = []
+    state = RuntimeStateHolder(RuntimeState(Policy(max_concurrent_migrations=1)))
+    dispatcher = Dispatcher(watched, state, lambda: NOW, woken.append)
+    for key in known:
+        dispatcher.observe(key)
+    dispatcher.dispatch()
+    assert bool(woken) is others_start

@@ -29,8 +29,11 @@ async def test_it_is_none_of_its_pods_and_does_not_use_up_its_limit(make_moves):
         migration = migration_at(true_key, seen)
         ours = workload_key(migration, seen)
         deployment = seen.workloads["Deployment"].get(moves.sandbox.key("web"))
-        for forger in (reference, {**reference, "uid": deployment["metadata"]["uid"], "kind": "Deployment"}):
-            wished = {
+        for forged_owner in (
+            reference,
+            {**reference, "uid": deployment["metadata"]["uid"], "kind": "Deployment"},
+        ):
+            migration_object = {
                 "metadata": {
                     **seen.migrations.get(true_key)["metadata"],
                     "namespace": "evil",
@@ -42,9 +45,15 @@ async def test_it_is_none_of_its_pods_and_does_not_use_up_its_limit(make_moves):
                 },
             }
             seen.learn_pod(
-                {**item, "metadata": {**item["metadata"], "ownerReferences": [forger | {"controller": True}]}}
+                {
+                    **item,
+                    "metadata": {
+                        **item["metadata"],
+                        "ownerReferences": [forged_owner | {"controller": True}],
+                    },
+                }
             )
-            seen.migrations.observe(wished)
+            seen.migrations.observe(migration_object)
             theirs = workload_key(migration_at(f"evil/{migration.name}", seen), seen)
             assert theirs
             assert theirs != ours

@@ -1,4 +1,4 @@
-"""What others did a moment ago counts, even if no watch has told of it yet."""
+"""Recent changes by other clients count, even if no watch has reported them yet."""
 
 import asyncio
 from datetime import timedelta
@@ -20,14 +20,14 @@ from tests.stories.sandbox import node_of
 from tests.stories.waiting import until_gone
 
 
-class Deaf:
-    """A way to the server on which watches of one kind tell nothing while `hears` is cleared."""
+class StaleWatch:
+    """A transport on which watches of one kind send nothing while `is_current` is cleared."""
 
     def __init__(self, server, kind="pods"):
         self._server = server
         self._kind = kind
-        self.hears = asyncio.Event()
-        self.hears.set()
+        self.is_current = asyncio.Event()
+        self.is_current.set()
 
     async def __call__(self, method, target, headers, body):
         answer = await self._server.handle(method, target, headers, body)
@@ -37,66 +37,66 @@ class Deaf:
 
     async def _held_back(self, chunks):
         async for chunk in chunks:
-            await self.hears.wait()
+            await self.is_current.wait()
             yield chunk
 
 
-async def test_nobody_is_evicted_beside_a_copy_that_has_just_ceased_to_serve(make_moves, connect, server):
+async def test_no_source_is_evicted_beside_a_copy_that_just_became_unready(make_moves, connect, server):
     moves = await make_moves(nodes=2, settle_time=timedelta(seconds=5))
     sandbox = moves.sandbox
     await sandbox.deployment(1)
     (source,) = await sandbox.pods()
     target = await sandbox.free_node()
-    way = Deaf(server)
+    way = StaleWatch(server)
     key = await moves.create_migration(source, target)
     async with moves.executing(connect(way)):
         await moves.copy_of(key, ready_since)
         await asyncio.sleep(1)
-        way.hears.clear()
+        way.is_current.clear()
         sandbox.behave({"match": {"node": target}, "readiness": "never", "startup": "0s"})
         await moves.copy_of(key, lambda pod: not ready_since(pod))
         await asyncio.sleep(10)
         assert source["metadata"]["uid"] in {pod["metadata"]["uid"] for pod in await sandbox.pods()}
-        way.hears.set()
+        way.is_current.set()
         sandbox.behave()
         assert (await moves.until_finished(key)).status.phase is MigrationPhase.COMPLETED
 
 
-async def test_a_pod_that_somebody_has_just_changed_is_read_anew(make_moves, connect, server):
+async def test_a_pod_that_has_just_changed_is_read_again(make_moves, connect, server):
     moves = await make_moves(nodes=2)
     sandbox = moves.sandbox
     await sandbox.deployment(1)
     (source,) = await sandbox.pods()
     target = await sandbox.free_node()
-    way = Deaf(server)
+    way = StaleWatch(server)
     async with moves.executing(connect(way)):
-        way.hears.clear()
+        way.is_current.clear()
         changed = merge_patch({"metadata": {"labels": {"changed": "since"}}})
         await moves.client.patch(PODS, sandbox.key(source["metadata"]["name"]), changed)
         key = await moves.create_migration(source, target)
         await moves.copy_of(key)
-        way.hears.set()
+        way.is_current.set()
         assert (await moves.until_finished(key)).status.phase is MigrationPhase.COMPLETED
 
 
-async def test_marks_of_a_migration_that_was_not_heard_of_yet_are_left_alone(make_moves, connect, server):
+async def test_labels_of_a_migration_that_was_not_observed_yet_are_left_alone(make_moves, connect, server):
     moves = await make_moves(nodes=2)
     sandbox = moves.sandbox
     await sandbox.deployment(1)
     (source,) = await sandbox.pods()
     sandbox.behave({"startup": "5s", "termination": "0s"})
-    way = Deaf(server, "podmigrations")
+    way = StaleWatch(server, "podmigrations")
     async with moves.executing(connect(way)), moves.executing():
-        way.hears.clear()
+        way.is_current.clear()
         key = await moves.create_migration(source, await sandbox.free_node())
         migration = await moves.until_finished(key)
-        way.hears.set()
+        way.is_current.set()
     assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert migration.status.attempts == 1
 
 
 async def test_a_replacement_that_has_found_a_place_after_all_is_left_alone(make_moves, connect):
-    """It was steered in vain for so long that it is to be made anew; and in this moment it is bound."""
+    """It could not be steered for so long that it is to be created again; and in this moment it is bound."""
     moves = await make_moves(nodes=1)
     sandbox = moves.sandbox
     bound = await sandbox.until_pod_ready(await sandbox.pod("web"))
@@ -111,7 +111,7 @@ async def test_a_replacement_that_has_found_a_place_after_all_is_left_alone(make
     assert [pod["metadata"]["uid"] for pod in await sandbox.pods()] == [bound["metadata"]["uid"]]
 
 
-async def test_a_budget_that_somebody_has_just_made_is_the_only_one(make_moves, connect, server):
+async def test_a_budget_that_has_just_been_created_is_the_only_one(make_moves, connect, server):
     """A second one would keep its pods from being evicted at all."""
     moves = await make_moves(nodes=4)
     sandbox = moves.sandbox
@@ -119,19 +119,19 @@ async def test_a_budget_that_somebody_has_just_made_is_the_only_one(make_moves, 
     source = (await sandbox.pods())[-1]
     target = await sandbox.free_node()
     await sandbox.cordon(*(node for node in sandbox.nodes if node != target))
-    way = Deaf(server, "poddisruptionbudgets")
+    way = StaleWatch(server, "poddisruptionbudgets")
     async with moves.executing(connect(way)):
-        way.hears.clear()
+        way.is_current.clear()
         await sandbox.budget(maxUnavailable=1)
         key = await moves.create_migration(source, target)
         await moves.until(key, lambda migration: migration.status.handed_over_at)
         budgets = await moves.client.list(POD_DISRUPTION_BUDGETS, namespace=sandbox.namespace)
         assert [each["metadata"]["name"] for each in budgets.items] == ["budget"]
-        way.hears.set()
+        way.is_current.set()
         assert (await moves.until_finished(key)).status.phase is MigrationPhase.COMPLETED
 
 
-async def test_the_lock_is_taken_only_of_a_pod_that_nobody_has_changed(make_moves, connect):
+async def test_only_an_unchanged_pod_is_locked(make_moves, connect):
     """Two that see it free at the same time can't both have it."""
     moves = await make_moves(nodes=1)
     sandbox = moves.sandbox
@@ -163,7 +163,7 @@ async def test_the_lock_is_taken_only_of_a_pod_that_nobody_has_changed(make_move
     )
 
 
-async def test_a_workload_that_was_made_anew_under_the_same_name_is_another_one(make_moves, connect):
+async def test_a_workload_that_was_created_again_under_the_same_name_is_another_one(make_moves, connect):
     moves = await make_moves(nodes=1)
     await moves.sandbox.replica_set(1)
     (pod,) = await moves.sandbox.pods()
@@ -193,7 +193,7 @@ async def test_what_another_controller_has_put_on_record_is_gone_by_at_once(make
         if method == "PATCH" and f"/pods/{source['metadata']['name']}" in target and not made:
             status = {"step": "RollingBack", "failure": "EvictionCancelled", "failureIsFinal": True}
             await moves.client.patch(POD_MIGRATIONS.status, key, merge_patch({"status": status}))
-            # As long as it takes until that is heard of.
+            # As long as it takes until the watch reports it.
             await asyncio.sleep(1)
         if method == "POST" and target.partition("?")[0].endswith("/pods"):
             made.append(target)

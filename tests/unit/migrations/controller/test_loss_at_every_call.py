@@ -57,7 +57,7 @@ async def target_deleted(play, at):
         await cluster.close()
 
 
-@at_every_call(2)
+@at_every_call(4)
 @pytest.mark.parametrize("play", [Adopt, Copy], ids=lambda play: play.__name__)
 def test_at_whatever_moment_the_target_node_is_deleted(play, first, apart):
     for at in range(first, MOST_CALLS, apart):

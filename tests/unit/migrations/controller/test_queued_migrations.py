@@ -1,4 +1,4 @@
-"""Migrations that only wait cost next to nothing, however many there are."""
+"""Queued migrations cost almost nothing, however many there are."""
 
 import logging
 

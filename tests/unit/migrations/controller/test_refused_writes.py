@@ -7,14 +7,17 @@ from datetime import timedelta
 import pytest
 
 from rescheduler.api.podmigration import MigrationPhase, decode_migration
+from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.migrations.controller.pod_writes import nominate_node_patch, remove_gate_patch
 from tests.stories.sandbox import node_of
+from tests.stories.waiting import until_object
 
 HOUR_S = 3600
 
 
 class Refusing:
-    """A way to the server on which one kind of write is refused, or accepted and without effect."""
+    """A transport to the server on which one kind of write is refused, or accepted and without effect."""
 
     def __init__(self, server, method, ending, code, message="not today", times=None):
         self._server = server
@@ -97,3 +100,53 @@ async def test_a_write_is_tried_again_when_permission_is_missing_for(
         migration = await moves.until_finished(key)
     assert migration.status.phase is MigrationPhase.COMPLETED
     assert way.refused == 3
+
+
+class StoppedBeforeNomination:
+    """A transport on which no nomination is ever answered."""
+
+    def __init__(self, server):
+        self._server = server
+        self.reached = asyncio.Event()
+
+    async def __call__(self, method, target, headers, body):
+        if method == "PATCH" and b"nominatedNodeName" in (body or b""):
+            self.reached.set()
+            await asyncio.Event().wait()
+        return await self._server.handle(method, target, headers, body)
+
+
+class FasterProcess:
+    """A transport on which another process nominates and opens the copy while this one reads it."""
+
+    def __init__(self, server, client, node):
+        self._server, self._client, self._node = server, client, node
+        self.bound = ""
+
+    async def __call__(self, method, target, headers, body):
+        path = target.partition("?")[0].split("/")
+        if method == "GET" and path[-2:-1] == ["pods"] and path[-1] != "web" and not self.bound:
+            key = f"{path[-3]}/{path[-1]}"
+            uid = (await self._client.get(PODS.as_json, key))["metadata"]["uid"]
+            await self._client.patch(PODS.as_json.status, key, nominate_node_patch(uid, self._node))
+            await self._client.patch(PODS.as_json, key, remove_gate_patch(uid))
+            self.bound = node_of(await until_object(self._client, PODS.as_json, key, node_of))
+            await asyncio.sleep(1)  # in virtual time: the caches know it, too
+        return await self._server.handle(method, target, headers, body)
+
+
+async def test_a_nomination_that_another_process_was_faster_with(make_moves, connect, server):
+    """Bound pods refuse it: the copy is where it should be, so the move goes on."""
+    moves = await make_moves(nodes=2, max_retries=0)
+    source = await moves.sandbox.until_pod_ready(await moves.sandbox.pod("web"))
+    node = await moves.sandbox.free_node()
+    key = await moves.create_migration(source, node)
+    stopped = StoppedBeforeNomination(server)
+    async with moves.executing(connect(stopped)):
+        await stopped.reached.wait()
+    other = FasterProcess(server, moves.client, node)
+    async with moves.executing(connect(other)):
+        await asyncio.sleep(HOUR_S)
+        migration = decode_migration(await moves.client.get(POD_MIGRATIONS, key))
+    assert other.bound == node
+    assert (migration.status.phase, migration.status.failure) == (MigrationPhase.COMPLETED, "")

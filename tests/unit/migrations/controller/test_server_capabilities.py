@@ -24,14 +24,14 @@ def answering(server, code, content):
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "reported"),
     [
         pytest.param({"gitVersion": "v1.29.14"}, "v1.29.14", id="the last before"),
         pytest.param({"gitVersion": "v1.9.0"}, "v1.9.0", id="numbers, not letters"),
         pytest.param({"major": "1", "minor": "29+"}, "1.29", id="as some providers write it"),
     ],
 )
-async def test_nothing_is_moved_in_a_cluster_that_is_too_old(make_moves, connect, server, version, told):
+async def test_nothing_is_moved_in_a_cluster_that_is_too_old(make_moves, connect, server, version, reported):
     moves = await make_moves(nodes=2)
     await moves.sandbox.deployment(1)
     (source,) = await moves.sandbox.pods()
@@ -40,8 +40,9 @@ async def test_nothing_is_moved_in_a_cluster_that_is_too_old(make_moves, connect
         async with moves.executing(connect(answering(server, 200, version))):
             pytest.fail("it has begun")
     assert str(refused.value) == (
-        f"can't move pods: the cluster runs Kubernetes {told}, but scheduling gates and match conditions of "
-        "webhooks need 1.30 or newer. Upgrade the cluster. `rescheduler plan` also works with older versions."
+        f"can't move pods: the cluster runs Kubernetes {reported}, but scheduling gates and match conditions "
+        "of webhooks need 1.30 or newer. Upgrade the cluster. `rescheduler plan` also works with older "
+        "versions."
     )
     assert not refused.value.retriable
 
@@ -63,7 +64,7 @@ async def test_a_server_is_good_enough(make_moves, connect, server, version):
         pass
 
 
-async def test_a_version_that_may_not_be_read_keeps_nobody_from_moving(make_moves, connect, server):
+async def test_an_unreadable_version_prevents_no_move(make_moves, connect, server):
     await make_moves(nodes=1)
     async with WatchedObjects(connect(answering(server, 403, {"kind": "Status", "code": 403}))).running():
         pass
@@ -77,7 +78,7 @@ async def test_a_server_that_answers_nonsense_is_an_error(make_moves, connect, s
 
 
 def forgetting(server, path_end, part, name):
-    """A server that drops a field of what is sent to it, as one does that has never heard of it."""
+    """A server that drops a field of requests, as one does that doesn't know the field."""
 
     async def handle(method, target, headers, body):
         path = target.partition("?")[0]

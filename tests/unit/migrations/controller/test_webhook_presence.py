@@ -1,4 +1,4 @@
-"""The webhook counts only while it is seen answering, through the API server."""
+"""The webhook counts as present only while it answers through the API server."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a migration costs the API server: twelve writes, and no read that asks how things are going."""
+"""A migration costs the API server twelve writes, and no polling."""
 
 import asyncio
 from collections import Counter

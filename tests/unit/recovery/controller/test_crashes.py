@@ -1,4 +1,4 @@
-"""Wherever the program ends, the next one goes on: as many tries as are allowed, and nothing is lost.
+"""The controller crashes at any step; the next one continues: no attempt too many, and no pod lost.
 
 The first program ends at each of its API calls in turn: before it, or after it and before its answer. What it
 has put on record before that counts, and is not counted again.
@@ -127,7 +127,7 @@ async def crashed_and_taken_over(story, crash, at):
 
 
 async def until_crashed(recovery, story, cluster, faulty):
-    """Until the program has crashed, or all is over."""
+    """Wait until the program has crashed, or everything is over."""
     client = cluster.connect(faulty.handle)
     running = recovering(client, recovery.policy, "moves", recovery.now, leader_elect=False, is_killed=True)
     async with running:
@@ -139,7 +139,7 @@ async def until_crashed(recovery, story, cluster, faulty):
         await asyncio.gather(crashed, over, return_exceptions=True)
 
 
-@at_every_call(3)
+@at_every_call(6)
 @pytest.mark.parametrize(
     ("story", "crash"),
     [

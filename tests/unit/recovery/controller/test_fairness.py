@@ -1,4 +1,4 @@
-"""One namespace asks for everything: others, and nodes in maintenance, don't wait for it."""
+"""One namespace can't use up the moves of other namespaces or of nodes in maintenance."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ GREEDY = "999999999"
 
 @pytest.fixture
 async def greedy(make_recovery):
-    """Thirty pods of one namespace crash wherever they are, and ask to be moved for ever."""
+    """Thirty pods of one namespace crash wherever they are, and ask to be moved forever."""
     recovery = await make_recovery(
         nodes=6, enabled_strategies=("NodeMaintenance",), max_concurrent_per_workload=1
     )
@@ -32,6 +32,7 @@ async def crash(recovery, *names, replicas):
         await recovery.client.create(DEPLOYMENTS, made)
 
 
+@pytest.mark.size
 async def test_a_node_in_maintenance_is_emptied_while_one_namespace_asks_for_every_move(greedy):
     other = await greedy.in_another_namespace()
     old = greedy.sandbox.nodes[0]
@@ -49,7 +50,7 @@ async def test_a_node_in_maintenance_is_emptied_while_one_namespace_asks_for_eve
             )
 
 
-async def test_forged_records_make_no_node_suspect_and_are_told_if_they_are_too_large(greedy):
+async def test_forged_records_make_no_node_suspect_and_are_reported_if_they_are_too_large(greedy):
     good = greedy.sandbox.nodes[0]
     for number in range(4):
         made = await greedy.workload("Deployment", retries="3", name=f"forger-{number}")
@@ -60,6 +61,6 @@ async def test_forged_records_make_no_node_suspect_and_are_told_if_they_are_too_
     async with greedy.recovering():
         await greedy.until_event("FailedAttemptsUnreadable")
         await asyncio.sleep(120)
-        assert greedy.heard.suspect_nodes == ()
+        assert greedy.received.suspect_nodes == ()
     events = (await greedy.client.list(EVENTS)).items
     assert not [each for each in events if each["reason"] == "SuspectNode"]

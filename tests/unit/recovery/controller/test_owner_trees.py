@@ -38,7 +38,7 @@ def replica_set(uid, **metadata):
 
 @pytest.fixture
 async def cluster(server, client):
-    """Without controllers: only what a test creates is there."""
+    """A cluster without controllers: only what a test creates is there."""
     await client.create(NAMESPACES, {"metadata": {"name": "moves"}})
     await client.create(CUSTOM_RESOURCE_DEFINITIONS, podmigration_crd())
     known = WatchedCluster(client, WatchedObjects(client), server.clock.now)
@@ -97,7 +97,8 @@ async def test_a_tree_is_known_by_the_topmost_workload_whose_kind_can_be_read(cl
     assert OwnerTrees(cluster).key_of_workload("ReplicaSet", item) == "ReplicaSet/moves/web-1"
 
 
-async def test_a_replica_set_that_is_seen_before_its_deployment_enqueues_only_the_deployment(cluster, client):
+async def test_a_replica_set_enqueues_its_deployment(cluster, client):
+    """The ReplicaSet is seen before its Deployment."""
     enqueued = []
     annotations = {RETRIES_ANNOTATION: "many"}
     above = await client.create(DEPLOYMENTS, deployment(annotations=annotations))

@@ -1,4 +1,4 @@
-"""What is removed without its kubelet's consent is looked at live just before."""
+"""A pod is read live just before it is removed without its kubelet's confirmation."""
 
 import pytest
 
@@ -39,7 +39,7 @@ async def removed(client, owner, *, ready=False, taints=()):
     [
         pytest.param("ReplicaSet/web", False, (), True, id="one of many, on a node that is lost"),
         pytest.param("ReplicaSet/web", True, (), False, id="one of many, whose node has come back"),
-        pytest.param("StatefulSet/db", False, (), False, id="with an identity, and nobody vouches for it"),
+        pytest.param("StatefulSet/db", False, (), False, id="with an identity, and without a confirmation"),
         pytest.param(
             "StatefulSet/db", False, (OUT_OF_SERVICE_TAINT,), True, id="with an identity, confirmed gone"
         ),

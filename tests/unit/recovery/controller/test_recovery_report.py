@@ -1,4 +1,4 @@
-"""What is told of all families together."""
+"""The report over all workloads."""
 
 import pytest
 
@@ -20,15 +20,16 @@ def report(annotations, terms):
     snapshot = made.snapshot()
     for key in KEYS:
         sandboxes.observe(key, examine_pod(snapshot, terms, snapshot.pods.row[f"{key}-1-0"]))
-    return sandboxes.report(terms, MADE_S, {}, NOW)
+    return sandboxes.report(terms, MADE_S, {}, NOW, lambda _: ())
 
 
 @pytest.mark.parametrize("terms", [FailedPodsPolicy(), BY_DEFAULT], ids=["", "where it is on by default"])
-def test_who_allows_no_rescheduling_is_told_neither_as_failing_nor_against_a_node(terms):
+def test_a_workload_without_rescheduling_is_not_reported(terms):
+    """It counts neither as failing nor against its node."""
     assert report({"scheduling-retries": "0"}, terms) == RecoveryReport()
 
 
-def test_who_says_nothing_is_told_of_where_it_is_on_by_default():
-    told = report({}, BY_DEFAULT)
-    assert [each.allowed for each in told.failing] == [3, 3, 3]
-    assert list(told.suspects) == ["bad"]
+def test_no_setting_is_reported_where_it_is_on_by_default():
+    reported = report({}, BY_DEFAULT)
+    assert [each.allowed for each in reported.failing] == [3, 3, 3]
+    assert list(reported.suspects) == ["bad"]

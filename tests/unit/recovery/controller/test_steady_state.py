@@ -1,4 +1,4 @@
-"""Where nothing fails, nothing is asked and nothing is written; and what nobody leads is left alone."""
+"""Without failures nothing is read and nothing is written; without the Lease nothing is touched."""
 
 import asyncio
 from collections import Counter
@@ -99,7 +99,7 @@ async def test_other_annotations_of_the_workload_are_untouched(make_recovery):
 async def test_what_can_not_be_removed_from_a_lost_node_is_not_recorded_again_and_again(
     make_recovery, server
 ):
-    """Somebody's finalizer holds it, for ever; its successor has long been well."""
+    """A finalizer holds it forever; its successor has long been running."""
     recovery = await make_recovery(nodes=4)
     recovery.with_terms(force_on_lost_nodes=True)
     lost = recovery.sandbox.nodes[0]

@@ -1,4 +1,4 @@
-"""LoadBalancing as its description says, through the planner: a cluster goes in, a plan comes out."""
+"""LoadBalancing through the planner: a cluster goes in, a plan comes out."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from hypothesis import strategies as some
 
 from kubevalues import parse_selector
 from rescheduler.cluster.snapshot import Snapshot
+from rescheduler.cluster.trusted_usage import HotNodeHistory
 from rescheduler.config.policy import Policy, UsageSource
 from rescheduler.planner.plan import Move, Plan
 from rescheduler.planner.plan_builder import build_plan, too_hot_nodes
-from rescheduler.planner.strategy_view import HotNodeHistory
 from rescheduler.strategies.load_balancing import LoadBalancing
 from tests.building import NOW, ClusterBuilder, cluster
 
@@ -100,6 +100,16 @@ def test_says_why_in_words_and_numbers() -> None:
     assert (first.source, first.target, first.strategy) == ("a", "c", "LoadBalancing")
 
 
+def test_the_loads_in_a_reason_are_those_before_the_plan_also_after_earlier_moves() -> None:
+    found = planned(hot_and_cold().snapshot(), imbalance_threshold=1.0)
+
+    before = {node.name: node.before["cpu"] for node in found.nodes}
+    assert len({move.source for move in found.moves}) < len(found.moves)
+    for move in found.moves:
+        words = f"cpu: source {before[move.source]:.1f}%, target {before[move.target]:.1f}%"
+        assert move.reason.partition(";")[0] == words
+
+
 def test_names_the_resource_that_is_uneven() -> None:
     builder = cluster().node("a", memory="10Gi").node("b", memory="10Gi")
     loaded(builder, "a", [0.01] * 6, memory="1Gi")
@@ -128,7 +138,7 @@ def test_a_move_that_gains_less_than_asked_for_is_not_made() -> None:
     assert not planned(snapshot, imbalance_threshold=30.0, min_gain=0.9, balance_resources=("cpu",)).moves
 
 
-def test_balances_only_the_resources_it_is_told_to() -> None:
+def test_balances_only_the_resources_it_is_asked_to() -> None:
     builder = cluster().node("a", cpu="10", memory="10Gi").node("b", cpu="10", memory="10Gi")
     loaded(builder, "a", [1] * 4, memory="1Gi")
     loaded(builder, "b", [1] * 4, memory="2Gi")
@@ -171,7 +181,7 @@ def test_looks_only_at_its_own_nodes() -> None:
         pytest.param({"taints": ["dedicated=gpu:NoSchedule"]}, id="tainted"),
     ],
 )
-def test_a_node_that_takes_no_pods_keeps_nobody_on_the_move(node: dict[str, Any]) -> None:
+def test_a_node_that_takes_no_pods_causes_no_moves(node: dict[str, Any]) -> None:
     builder = cluster().node("a", cpu="10").node("b", cpu="10").node("empty", cpu="10", **node)
     loaded(builder, "a", [1] * 7)
     loaded(builder, "b", [1, 1, 1, 1, 1, 0.4])
@@ -299,10 +309,10 @@ def test_a_balanced_cluster_yields_an_empty_plan_even_without_a_threshold() -> N
 
 def noisy(builder: ClusterBuilder, check: int) -> Snapshot:
     """Usage of all pods, off by up to a fifth, differently in every check."""
-    dice = np.random.default_rng(check)
+    rng = np.random.default_rng(check)
     for item in _pods(builder):
         key = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
-        builder.usage(key, cpu_millis=int(1000 * dice.uniform(0.8, 1.2)))
+        builder.usage(key, cpu_millis=int(1000 * rng.uniform(0.8, 1.2)))
     return builder.snapshot(now=NOW + 30 * check)
 
 

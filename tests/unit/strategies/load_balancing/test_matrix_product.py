@@ -1,4 +1,4 @@
-"""Products of matrices: right, and the same however many cores there are."""
+"""Matrix products are correct, and the same on any number of cores."""
 
 import os
 import subprocess
@@ -26,8 +26,8 @@ print(hashlib.sha256(matrix_product(left, right).tobytes()).hexdigest())
     ids=["without rows", "without others", "of single numbers", "in several slices", "in a slice per row"],
 )
 def test_a_product_is_what_it_is_called(rows: int, others: int, columns: int) -> None:
-    dice = np.random.default_rng(rows + others)
-    left, right = dice.random((rows, columns)), dice.random((others, columns))
+    rng = np.random.default_rng(rows + others)
+    left, right = rng.random((rows, columns)), rng.random((others, columns))
     np.testing.assert_allclose(matrix_product(left, right), left @ right.T)
 
 

@@ -1,4 +1,4 @@
-"""Where pods are few and all moves are used up, the plan is as good as the best of all sets of moves."""
+"""With few pods, the plan is as good as the best set of moves of that size."""
 
 from itertools import combinations, product
 
@@ -39,7 +39,7 @@ def unevenness(pods: list[tuple[int, int]], nodes: int) -> float:
 
 
 def least(pods: list[tuple[int, int]], nodes: int, moves: int) -> float:
-    """Of all ways to have up to so many pods elsewhere."""
+    """Return the best of all ways to move up to so many pods."""
     found = unevenness(pods, nodes)
     for chosen in combinations(range(len(pods)), moves):
         for targets in product(range(nodes), repeat=moves):
@@ -68,6 +68,6 @@ def test_no_set_of_moves_is_better(pods: list[tuple[int, int]], moves: int) -> N
 
     # With moves to spare, all has come to rest where no single move and no exchange gains any more.
     assume(len(found.moves) == moves)
-    # Less than a difference that nobody would move a pod for is no difference.
+    # A difference for which no pod would be moved is no difference.
     allowed = least(pods, 3, min(moves, len(pods))) * WITHIN**2 + (moves + 1) * NEGLIGIBLE + 3 * 0.08**2
     assert after(found) <= allowed

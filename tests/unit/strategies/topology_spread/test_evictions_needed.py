@@ -1,4 +1,4 @@
-"""How many pods must leave so that none is left that keeps another away, against a search of all ways."""
+"""The least number of pods that must leave so that no anti-affinity is violated, by full search."""
 
 from itertools import combinations, product
 
@@ -14,14 +14,14 @@ pairs = st.sets(st.tuples(st.integers(0, 4), st.integers(0, 4)).map(lambda pair:
 
 
 @given(classes, pairs)
-def test_it_is_as_many_as_a_search_of_all_ways_finds(lodgers, at_odds):
-    assert evictions_needed(lodgers, at_odds) == searched(lodgers, at_odds)
+def test_it_is_as_many_as_a_search_of_all_ways_finds(pods_by_class, at_odds):
+    assert evictions_needed(pods_by_class, at_odds) == searched(pods_by_class, at_odds)
 
 
-def searched(lodgers, at_odds):
+def searched(pods_by_class, at_odds):
     """The fewest who must leave so that all who stay are at peace, but for those who can't leave."""
-    fixed = [each for each, pods in lodgers.items() for _ in range(pods.fixed)]
-    movable = [each for each, pods in lodgers.items() for _ in range(pods.movable)]
+    fixed = [each for each, pods in pods_by_class.items() for _ in range(pods.fixed)]
+    movable = [each for each, pods in pods_by_class.items() for _ in range(pods.movable)]
     fewest = len(movable)
     for leaves in product((False, True), repeat=len(movable)):
         staying = [each for each, gone in zip(movable, leaves, strict=True) if not gone]
@@ -34,6 +34,6 @@ def searched(lodgers, at_odds):
 
 
 def test_many_classes_at_odds_are_decided_quickly():
-    lodgers = {number: ClassPods(1) for number in range(200)}
-    everybody = {(a, b) for a in range(200) for b in range(a, 200)}
-    assert evictions_needed(lodgers, everybody) == 199
+    pods_by_class = {number: ClassPods(1) for number in range(200)}
+    all_pairs = {(a, b) for a in range(200) for b in range(a, 200)}
+    assert evictions_needed(pods_by_class, all_pairs) == 199

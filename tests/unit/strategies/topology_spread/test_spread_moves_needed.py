@@ -1,4 +1,4 @@
-"""How many moves it takes until pods are spread evenly enough, against a search of all ways."""
+"""The least number of moves until pods are spread evenly enough, compared with a full search."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""TopologySpread: what pods ask for about their distribution is restored, with the fewest moves."""
+"""TopologySpread restores the distribution that pods require, with the fewest moves."""
 
 import random
 
@@ -13,7 +13,7 @@ from rescheduler.rules.placement import Placement
 from rescheduler.strategies.topology_spread import TopologySpread
 from tests.battery.executing import executed
 from tests.battery.measures import misplaced_pods
-from tests.battery.wishes import HOSTNAME, REQUIRED, ZONE, apart, spread
+from tests.battery.pod_constraints import HOSTNAME, REQUIRED, ZONE, apart, spread
 from tests.building import cluster
 
 DISABLED = {"scheduler.alpha.kubernetes.io/rescheduling": "disabled"}
@@ -52,30 +52,32 @@ def test_the_reason_says_how_uneven_it_is():
 
 
 def test_a_skew_that_is_allowed_is_left_alone():
-    wish = spread("web", skew=2)
-    made = zones(*"ab").deployment("shop/web", replicas=2, on=["n0"], pod_spec=wish)
+    constraints = spread("web", skew=2)
+    made = zones(*"ab").deployment("shop/web", replicas=2, on=["n0"], pod_spec=constraints)
     assert planned(made).moves == ()
 
 
-def test_a_wish_is_no_reason_to_disturb_a_pod():
-    wish = spread("web", whenUnsatisfiable="ScheduleAnyway")
-    made = zones(*"ab").deployment("shop/web", replicas=4, on=["n0"], pod_spec=wish)
+def test_a_preference_is_no_reason_to_move_a_pod():
+    constraints = spread("web", whenUnsatisfiable="ScheduleAnyway")
+    made = zones(*"ab").deployment("shop/web", replicas=4, on=["n0"], pod_spec=constraints)
     assert planned(made).moves == ()
 
 
 def test_one_move_that_sets_right_two_constraints_is_preferred():
     # Two on n0 and three in zone a: only a pod of n0 that leaves the zone sets both right at once.
-    wish = spread("web")
-    wish["topologySpreadConstraints"] += spread("web", HOSTNAME)["topologySpreadConstraints"]
-    made = zones(*"aabb").deployment("shop/web", replicas=4, on=["n0", "n0", "n1", "n2"], pod_spec=wish)
+    constraints = spread("web")
+    constraints["topologySpreadConstraints"] += spread("web", HOSTNAME)["topologySpreadConstraints"]
+    made = zones(*"aabb").deployment(
+        "shop/web", replicas=4, on=["n0", "n0", "n1", "n2"], pod_spec=constraints
+    )
     assert ways(planned(made)) == [("web-1-0", "n0", "n3")]
 
 
 def test_with_too_few_zones_the_emptiest_counts_as_empty():
-    wish = spread("web", minDomains=3)
-    made = zones(*"aabb").deployment("shop/web", replicas=2, on=["n0", "n1"], pod_spec=wish)
+    constraints = spread("web", minDomains=3)
+    made = zones(*"aabb").deployment("shop/web", replicas=2, on=["n0", "n1"], pod_spec=constraints)
     assert len(planned(made).moves) == 1
-    made.deployment("shop/web", replicas=4, on=["n0", "n0", "n2", "n2"], pod_spec=wish)
+    made.deployment("shop/web", replicas=4, on=["n0", "n0", "n2", "n2"], pod_spec=constraints)
     assert planned(made).moves == (), "there is nowhere that more would be allowed"
 
 
@@ -85,13 +87,13 @@ def test_what_is_set_right_does_not_set_another_wrong():
     made = cluster().nodes("n0", "n1", labels={ZONE: "a", "pool": "x"})
     made.node("n2", labels={ZONE: "b", "pool": "y"})
     made.deployment("shop/web", replicas=3, on=["n2"], pod_spec=spread("web"))
-    shy = {"labelSelector": {"matchLabels": {"shy": "yes"}}}
-    terms = [shy | {"topologyKey": HOSTNAME}, shy | {"topologyKey": "pool"}]
+    anti_affine = {"labelSelector": {"matchLabels": {"anti-affine": "yes"}}}
+    terms = [anti_affine | {"topologyKey": HOSTNAME}, anti_affine | {"topologyKey": "pool"}]
     made.deployment(
-        "shop/shy",
+        "shop/anti-affine",
         replicas=2,
         on=["n0"],
-        labels={"app": "web", "shy": "yes"},
+        labels={"app": "web", "anti-affine": "yes"},
         pod_spec={"affinity": {"podAntiAffinity": {REQUIRED: terms}}},
     )
     made.deployment("shop/load", on=["n1"], cpu="7", labels=DISABLED)
@@ -124,8 +126,8 @@ def test_pods_of_lower_priority_go_first():
 
 def test_a_full_zone_is_not_counted_on():
     # c would be the best zone to go to, but has no room; with b alone it takes no more moves.
-    wish = spread("web", skew=3)
-    made = zones(*"abc", cpu="4").deployment("shop/web", replicas=5, on=["n0"], pod_spec=wish)
+    constraints = spread("web", skew=3)
+    made = zones(*"abc", cpu="4").deployment("shop/web", replicas=5, on=["n0"], pod_spec=constraints)
     made.deployment("shop/wall", on=["n2"], cpu="3990m", labels=DISABLED)
     assert [(move.source, move.target) for move in planned(made).moves] == [("n0", "n1")] * 2
 
@@ -174,8 +176,8 @@ def test_what_a_search_of_all_ways_can_restore_is_restored_with_as_few_moves(see
         assert len(found.moves) == fewest
 
 
-def test_workloads_that_are_in_each_others_way_are_nearly_always_restored_with_as_few_moves():
-    """Steps are chosen one by one: a search of all ways finds better ones where workloads keep apart."""
+def test_interfering_workloads_need_few_moves():
+    """Moves are chosen one by one; a full search finds fewer where workloads keep apart, but rarely."""
     as_few, possible = 0, 0
     for seed in range(150):
         made = small_cluster(random.Random(seed), ["one", "two"])
@@ -187,25 +189,25 @@ def test_workloads_that_are_in_each_others_way_are_nearly_always_restored_with_a
     assert as_few >= 0.95 * possible, f"{as_few} of {possible}"
 
 
-def small_cluster(dice, apps):
+def small_cluster(rng, apps):
     made = cluster()
-    count = dice.randint(2, 4)
+    count = rng.randint(2, 4)
     for number in range(count):
-        made.node(f"n{number}", labels={ZONE: dice.choice("ab")}, cpu=dice.choice(("1", "8", "8")))
+        made.node(f"n{number}", labels={ZONE: rng.choice("ab")}, cpu=rng.choice(("1", "8", "8")))
     for app in apps:
-        wish = {}
-        if dice.random() < 0.7:
-            wish |= spread(app, dice.choice((ZONE, HOSTNAME)), dice.randint(1, 2))
-        if dice.random() < 0.5:
-            wish |= apart(dice.choice(apps), dice.choice((ZONE, HOSTNAME, HOSTNAME)))
-        nodes = [f"n{dice.randrange(count)}" for _ in range(4)]
-        replicas = dice.randint(1, 3 if len(apps) > 1 else 4)
-        made.deployment(f"shop/{app}", replicas=replicas, on=nodes, cpu="400m", pod_spec=wish)
+        constraints = {}
+        if rng.random() < 0.7:
+            constraints |= spread(app, rng.choice((ZONE, HOSTNAME)), rng.randint(1, 2))
+        if rng.random() < 0.5:
+            constraints |= apart(rng.choice(apps), rng.choice((ZONE, HOSTNAME, HOSTNAME)))
+        nodes = [f"n{rng.randrange(count)}" for _ in range(4)]
+        replicas = rng.randint(1, 3 if len(apps) > 1 else 4)
+        made.deployment(f"shop/{app}", replicas=replicas, on=nodes, cpu="400m", pod_spec=constraints)
     return made
 
 
 def fewest_moves(made, at_most):
-    """By trying everything that the rules allow, one move after the other; None if it takes more."""
+    """Try everything that the rules allow, one move after the other; None if it takes more."""
     snapshot = made.snapshot()
     names = [node.name for node in snapshot.nodes.records]
     keys = [pod.key for pod in snapshot.pods.records]

@@ -9,9 +9,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"slices"
@@ -53,14 +50,21 @@ func main() {
 	duration := flag.Duration("duration", 10*time.Second, "how long")
 	timeout := flag.Duration("timeout", 5*time.Second, "after this, a request has failed")
 	keepAlive := flag.Bool("keep-alive", false, "reuse connections; otherwise each request opens its own")
+	protocol := flag.String("protocol", "http1", "http1, http2 (without TLS), grpc (-url is HOST:PORT) or websocket")
+	connections := flag.Int("connections", 10, "over how many connections gRPC calls and websocket messages go")
 	flag.Parse()
-	if *url == "" || *rate <= 0 || *rate > 10_000 || *duration <= 0 || *duration > time.Hour {
-		fmt.Fprintln(os.Stderr, "loadgen: needs -url, 0 < -rate <= 10000 and 0 < -duration <= 1h")
+	if *url == "" || *rate <= 0 || *rate > 10_000 || *duration <= 0 || *duration > time.Hour || *connections < 1 {
+		fmt.Fprintln(os.Stderr, "loadgen: needs -url, 0 < -rate <= 10000, 0 < -duration <= 1h and 0 < -connections")
+		os.Exit(2)
+	}
+	request, err := sender(*protocol, *url, *keepAlive, *connections, *timeout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "loadgen:", err)
 		os.Exit(2)
 	}
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer cancel()
-	outcomes, late := run(stop, client(*timeout, *keepAlive), *url, *rate, *duration)
+	outcomes, late := run(stop, request, *rate, *duration)
 	report := summary(outcomes)
 	report.LateMs = milliseconds(late)
 	if err := json.NewEncoder(os.Stdout).Encode(report); err != nil {
@@ -69,15 +73,7 @@ func main() {
 	}
 }
 
-func client(timeout time.Duration, keepAlive bool) *http.Client {
-	return &http.Client{Timeout: timeout, Transport: &http.Transport{
-		DisableKeepAlives:   !keepAlive,
-		MaxIdleConnsPerHost: 1000,
-		DialContext:         (&net.Dialer{Timeout: timeout}).DialContext,
-	}}
-}
-
-func run(stop context.Context, by *http.Client, url string, rate float64, duration time.Duration) ([]outcome, time.Duration) {
+func run(stop context.Context, request send, rate float64, duration time.Duration) ([]outcome, time.Duration) {
 	var (
 		lock     sync.Mutex
 		wait     sync.WaitGroup
@@ -99,7 +95,7 @@ func run(stop context.Context, by *http.Client, url string, rate float64, durati
 		}
 		latest = max(latest, time.Since(began)-due)
 		wait.Go(func() {
-			name, err := get(by, url)
+			name, err := request()
 			found := outcome{due: due, took: time.Since(began) - due, by: name}
 			if err != nil {
 				found.err = reason(err)
@@ -111,19 +107,6 @@ func run(stop context.Context, by *http.Client, url string, rate float64, durati
 	}
 	wait.Wait()
 	return outcomes, latest
-}
-
-func get(by *http.Client, url string) (string, error) {
-	answer, err := by.Get(url)
-	if err != nil {
-		return "", err
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, 4096))
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("status %d", answer.StatusCode)
-	}
-	return strings.TrimSpace(string(body)), err
 }
 
 // reason is the end of an error's text: what comes before are addresses and ports, different every time.

@@ -1,4 +1,4 @@
-"""Fixtures that more than one attack needs."""
+"""Fixtures that several attacks share."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.unit.recovery.controller.conftest import make_recovery, make_simulate
 
 @pytest.fixture
 def set_evicting(make_moves):
-    """A bare pod whose copy serves beside it: a budget does not let it go. Nobody executes."""
+    """A bare pod whose copy serves beside it: a budget does not let it go. No controller runs."""
 
     async def make():
         moves = await make_moves(3)

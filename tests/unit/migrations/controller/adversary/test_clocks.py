@@ -27,7 +27,7 @@ def stateful_set(namespace, kubelet):
 
 
 @pytest.mark.parametrize("ahead_s", [0, 300, -300], ids=["the same", "ours is ahead", "ours is behind"])
-async def test_a_replacement_that_finds_no_place_is_made_anew_once_when_the_clocks_are(
+async def test_a_replacement_that_finds_no_place_is_created_again_once_when_the_clocks_are(
     make_moves, client, ahead_s
 ):
     moves = await make_moves(3, scheduler_extender=True, steer_timeout=timedelta(seconds=5))
@@ -40,7 +40,7 @@ async def test_a_replacement_that_finds_no_place_is_made_anew_once_when_the_cloc
     key = await moves.create_migration(source, target)
     async with observing(client, sandbox.namespace, app="db") as seen, moves.executing():
         await asyncio.sleep(400)
-        assert seen.created.count("db-0") == 2, "the first one, and another without our wishes"
+        assert seen.created.count("db-0") == 2, "the first one, and another without our constraints"
         await sandbox.cordon(target, on=False)
         migration = await moves.until_finished(key, timeout_s=300)
     assert migration.status.phase == "Completed", migration.status

@@ -1,4 +1,4 @@
-"""A copy that somebody's finalizer holds must not hold its migration."""
+"""A copy with another client's finalizer doesn't block its migration."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What a migration says of its end is so, in time, and fits into its record."""
+"""The final status of a migration is true, written in time, and small enough."""
 
 from datetime import timedelta
 
@@ -7,10 +7,10 @@ from rescheduler.api.podmigration import MAX_TEXT_LENGTH
 from rescheduler.cluster.codecs.record_resources import PODS
 from tests.stories.waiting import until_gone
 
-SERMON = "no, " * MAX_TEXT_LENGTH
+LONG_MESSAGE = "no, " * MAX_TEXT_LENGTH
 
 
-async def test_a_bare_pod_that_somebody_deleted_with_its_copy_was_not_moved(set_evicting, client):
+async def test_a_bare_pod_that_was_deleted_with_its_copy_was_not_moved(set_evicting, client):
     moves, key, pod, copy = await set_evicting()
     for each in (pod, copy):
         name = moves.sandbox.key(each["metadata"]["name"])
@@ -40,14 +40,14 @@ async def test_a_refusal_in_more_words_than_a_record_may_hold_is_a_refusal(make_
     (source,) = await moves.sandbox.pods()
     key = await moves.create_migration(source, await moves.sandbox.free_node())
 
-    async def preaching(method, target, headers, body):
+    async def overwriting(method, target, headers, body):
         if method == "POST" and target.partition("?")[0].endswith("/pods"):
             return object_response(
-                403, {"kind": "Status", "code": 403, "reason": "Forbidden", "message": SERMON}
+                403, {"kind": "Status", "code": 403, "reason": "Forbidden", "message": LONG_MESSAGE}
             )
         return await server.handle(method, target, headers, body)
 
-    async with moves.executing(connect(preaching)):
+    async with moves.executing(connect(overwriting)):
         ended = await moves.until_finished(key, timeout_s=30)
     assert (ended.status.phase, ended.status.failure) == ("Failed", "CopyRefused")
     assert "no, no, no" in ended.status.message

@@ -1,4 +1,4 @@
-"""Objects that pretend to be a migration's: under the name of its copy, as its budget, or as what it owns."""
+"""Forged objects: with the name of a copy, as its budget, or as an object that a migration owns."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.stories.sandbox import node_of
 
 
 def as_attempted(item, owner=None):
-    """As it will be when its copy is made, without the clock."""
+    """Return the migration as it will be when its copy is created, without the clock."""
     status = {"attempts": 1} | ({} if owner is None else {"owner": owner})
     return decode_migration(item | {"status": status})
 
@@ -38,12 +38,12 @@ async def test_a_pod_that_has_taken_the_name_of_the_copy_is_left_alone(make_move
     key = await moves.create_migration(source, await sandbox.free_node())
     name = await name_of_copy(moves, key, source)
     labels = {
-        "app": "squatter",
+        "app": "occupant",
         labels_and_names.MIGRATION_ID_LABEL: "move-1",
         labels_and_names.STATUS_LABEL: "in-progress",
     }
-    squatter = pod(sandbox.namespace, name, pod_spec(sandbox.kubelet.name), labels=labels)
-    there = await sandbox.until_pod_ready(await moves.client.create(PODS.as_json, squatter))
+    occupant = pod(sandbox.namespace, name, pod_spec(sandbox.kubelet.name), labels=labels)
+    there = await sandbox.until_pod_ready(await moves.client.create(PODS.as_json, occupant))
     async with moves.executing():
         ended = await moves.until_finished(key)
     assert (ended.status.phase, ended.status.failure) == (MigrationPhase.FAILED, "CopyNameTaken")

@@ -1,4 +1,4 @@
-"""Marks are removed from the pods of a migration, or forged on pods of others, before each of its calls.
+"""Labels are removed from the pods of a migration, or forged on other pods, before each of its calls.
 
 The migration goes on or is rolled back, also if its process ends at that call and another takes over; nothing
 is left behind, and no pod of others is changed, evicted, deleted or adopted.
@@ -30,13 +30,13 @@ UNMARKED = {
 
 
 class Tampered(Faulty):
-    """The way to the API server, on which somebody tampers with marks before the n-th call; then, if `ends`,
+    """The transport to the API server, on which labels are changed before the n-th call; then, if `ends`,
     the process ends at that call."""
 
     ends = False
 
     async def handle(self, method, target, headers, body):
-        await asyncio.sleep(self.dice.uniform(*NETWORK_S))
+        await asyncio.sleep(self.rng.uniform(*NETWORK_S))
         if self._counts(method, target):
             self.calls.append(f"{method} {target.partition('?')[0]}")
             if len(self.calls) == self.at:
@@ -158,7 +158,7 @@ async def tampered_at(tampering, handover, at, ends):
 
 
 async def until_settled(moves, count):
-    """So many ready pods, none of which waits for us or belongs to us."""
+    """Wait for so many ready pods without our labels and owners."""
 
     def settled(pods):
         web = [each for each in pods.values() if each["metadata"]["labels"].get("app") == "web"]
@@ -184,28 +184,28 @@ def at_each_call(tampering, handover, first, apart, *, ends):
     assert at > 5
 
 
-@at_every_call(3)
+@at_every_call(6)
 @pytest.mark.parametrize("handover", WORKLOADS)
 @pytest.mark.parametrize("tampering", REMOVALS, **SHOWN)
 def test_at_whatever_moment(tampering, handover, first, apart):
     at_each_call(tampering, handover, first, apart, ends=False)
 
 
-@at_every_call(3)
+@at_every_call(6)
 @pytest.mark.parametrize("handover", WORKLOADS)
 @pytest.mark.parametrize("tampering", REMOVALS, **SHOWN)
 def test_and_the_process_ends_at_whatever_moment(tampering, handover, first, apart):
     at_each_call(tampering, handover, first, apart, ends=True)
 
 
-@at_every_call(3)
+@at_every_call(6)
 @pytest.mark.parametrize("handover", WORKLOADS)
 @pytest.mark.parametrize("ends", [False, True], ids=["it goes on", "its process ends"])
 def test_no_pod_of_others_is_taken_for_its_copy_at_whatever_moment(handover, ends, first, apart):
     at_each_call(other_pods_are_marked_as_its_copy, handover, first, apart, ends=ends)
 
 
-@at_every_call(3)
+@at_every_call(6)
 @pytest.mark.parametrize("handover", WORKLOADS)
 def test_the_same_process_knows_its_copy_also_without_any_mark(handover, first, apart):
     at_each_call(all_marks_of_both_pods_are_removed, handover, first, apart, ends=False)

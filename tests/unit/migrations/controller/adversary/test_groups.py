@@ -1,4 +1,4 @@
-"""Pods that are of no use one by one: none is handed over while the copy of another does not serve."""
+"""Pods of a group: none is handed over while the copy of another is not ready."""
 
 import asyncio
 from datetime import timedelta

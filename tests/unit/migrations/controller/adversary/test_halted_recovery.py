@@ -1,4 +1,4 @@
-"""What recovery would have done during a halt is done when that is over, though nothing happens then."""
+"""What recovery postponed during a halt happens after it, without a new event."""
 
 import asyncio
 
@@ -18,6 +18,7 @@ def switch(client, server):
     return turn
 
 
+@pytest.mark.size
 async def test_a_pod_that_recovers_during_a_pause_is_forgiven_after_it(make_recovery, switch):
     recovery = await make_recovery(3)
     node = recovery.sandbox.nodes[0]
@@ -32,9 +33,9 @@ async def test_a_pod_that_recovers_during_a_pause_is_forgiven_after_it(make_reco
         await recovery.until_forgotten("Deployment")
 
 
-async def test_a_pod_of_a_daemon_set_that_gets_stuck_during_a_pause_is_made_anew_after_it(
-    make_recovery, switch
-):
+@pytest.mark.size
+async def test_a_daemon_set_pod_stuck_during_a_pause(make_recovery, switch):
+    """It is created again after the pause."""
     recovery = await make_recovery(2)
     node = recovery.sandbox.nodes[0]
     recovery.breaks(node, blocked="ContainerCreating")

@@ -1,5 +1,5 @@
-"""Somebody edits the status of a migration under way, or a newer version has written it: nothing is guessed,
-nothing is lost, and whoever deletes it is rid of it."""
+"""The status of a running migration is edited by hand, or was written by a newer version: nothing is
+guessed, nothing is lost, and the migration can be deleted."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from rescheduler.migrations import labels_and_names
 from tests.stories.waiting import until_gone, until_object
 
 EDITS = [
-    pytest.param({"step": "Teleporting"}, id="a step that nobody knows"),
+    pytest.param({"step": "Teleporting"}, id="an unknown step"),
     pytest.param({"step": "Replacing"}, id="a step of another handover"),
     pytest.param({"handover": None}, id="no handover"),
 ]
@@ -36,9 +36,9 @@ async def test_it_is_left_alone_and_said_once(set_evicting, caplog, status):
         for _ in range(10):
             await asyncio.sleep(60)
             controller.reconcile_all()
-    told = [each.getMessage() for each in caplog.records if each.name.startswith("rescheduler")]
-    assert len(told) == 1
-    assert "invalid status" in told[0]
+    reported = [each.getMessage() for each in caplog.records if each.name.startswith("rescheduler")]
+    assert len(reported) == 1
+    assert "invalid status" in reported[0]
     assert (await moves.client.get(POD_MIGRATIONS, key), await pods_of(moves)) == before
 
 

@@ -1,4 +1,4 @@
-"""Migrations that people make, and take away by force, as no program would."""
+"""PodMigrations that users create, and delete by force, as no program would."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from tests.unit.daemon.conftest import HOME, POLICY
 
 @pytest.fixture
 def program(connect, server):
-    """async with program(**policy) as it: executes as the daemon does, with its judge."""
+    """async with program(**policy) as it: executes as the daemon does, with its revalidation."""
 
     @contextlib.asynccontextmanager
     async def executing(**policy):
@@ -34,31 +34,31 @@ def program(connect, server):
     return executing
 
 
-def wish_of(pod, **spec):
+def manual_migration_of(pod, **spec):
     name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
     return {"pod": {"name": name, "uid": uid}, "sourceNode": node_of(pod), **spec}
 
 
-async def test_wishes_that_make_no_sense_fail_with_their_reason_and_touch_nothing(
-    make_moves, client, program
-):
+async def test_invalid_migrations_fail_with_their_reason_and_touch_nothing(make_moves, client, program):
     moves = await make_moves(4)
     await moves.sandbox.deployment(2)
     await stateful_set(moves.sandbox, 1, app="db")
     await moves.sandbox.until_pod_ready(await moves.sandbox.pod("bare", metadata={"labels": {"app": "bare"}}))
     (web, other), (db,), (bare,) = [await moves.sandbox.pods(app) for app in ("web", "db", "bare")]
     uid_of_another = {"name": web["metadata"]["name"], "uid": other["metadata"]["uid"]}
-    wishes = {
-        "SourceGone": wish_of(web) | {"pod": uid_of_another},
-        "Elsewhere": wish_of(web, targetNode=node_of(web)) | {"sourceNode": "nowhere"},
-        "TargetUnfit": wish_of(web, targetNode="nowhere"),
-        "HandoverImpossible": wish_of(web, handover="Copy"),
-        "Unsteered": wish_of(db),
-        "Recovered": wish_of(web, strategy="FailedPods"),
+    specs = {
+        "SourceGone": manual_migration_of(web) | {"pod": uid_of_another},
+        "Elsewhere": manual_migration_of(web, targetNode=node_of(web)) | {"sourceNode": "nowhere"},
+        "TargetUnfit": manual_migration_of(web, targetNode="nowhere"),
+        "HandoverImpossible": manual_migration_of(web, handover="Copy"),
+        "Unsteered": manual_migration_of(db),
+        "Recovered": manual_migration_of(web, strategy="FailedPods"),
     }
-    wishes |= {f"HandoverImpossible {each}": wish_of(bare, handover=each) for each in ("Adopt", "Evict")}
+    specs |= {
+        f"HandoverImpossible {each}": manual_migration_of(bare, handover=each) for each in ("Adopt", "Evict")
+    }
     keys = {}
-    for number, (why, spec) in enumerate(wishes.items()):
+    for number, (why, spec) in enumerate(specs.items()):
         item = {"metadata": {"namespace": "moves", "name": f"odd-{number}"}, "spec": spec}
         await client.create(POD_MIGRATIONS, item)
         keys[f"moves/odd-{number}"] = why.split()[0]
@@ -69,7 +69,7 @@ async def test_wishes_that_make_no_sense_fail_with_their_reason_and_touch_nothin
     assert [await moves.sandbox.pods(app) for app in ("web", "db", "bare")] == before
 
 
-async def test_of_several_wishes_for_one_pod_one_is_granted(make_moves, client, program):
+async def test_of_several_migrations_of_one_pod_one_runs(make_moves, client, program):
     moves = await make_moves(4)
     await moves.sandbox.deployment(2)
     source, _ = await moves.sandbox.pods()
@@ -86,9 +86,8 @@ async def test_of_several_wishes_for_one_pod_one_is_granted(make_moves, client, 
     assert {each.status.failure for each in ended} <= {"", "AlreadyMoving", "Locked", "SourceGone"}
 
 
-async def test_a_migration_that_is_gone_when_it_has_something_to_record_is_no_fault_of_the_program(
-    make_moves, client, connect, server, caplog
-):
+async def test_a_deleted_migration_is_no_error(make_moves, client, connect, server, caplog):
+    """It is gone when the controller writes its status."""
     moves = await make_moves(3)
     await moves.sandbox.deployment(1)
     (source,) = await moves.sandbox.pods()

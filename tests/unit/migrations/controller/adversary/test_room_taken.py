@@ -1,4 +1,4 @@
-"""The room for a replacement is taken while the eviction waits for its budget: then nobody is evicted."""
+"""The room for a replacement is taken while the eviction waits for its budget: no pod is evicted."""
 
 from dataclasses import replace
 
@@ -64,9 +64,7 @@ async def bystanders(sandbox, *names):
 
 
 @pytest.mark.parametrize("step", ["Evicting", "Replacing"])
-async def test_room_that_is_spoken_for_by_a_replacement_is_given_to_nobody_else_while_that_is_at(
-    make_moves, executing, client, step
-):
+async def test_room_reserved_for_a_replacement_is_not_given_to_others(make_moves, executing, client, step):
     moves = await make_moves(3)
     sandbox = moves.sandbox
     first, second, third = sandbox.nodes

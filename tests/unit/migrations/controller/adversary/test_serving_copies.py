@@ -1,4 +1,4 @@
-"""A copy that serves is one of the pods: whoever takes it away plainly takes what others relied upon."""
+"""A ready copy serves traffic: it is deleted only as a serving pod may be."""
 
 import asyncio
 from datetime import timedelta
@@ -8,7 +8,7 @@ from rescheduler.kube.api_resources import merge_patch
 from tests.stories.objects import ready_since
 from tests.stories.observer import observing
 from tests.stories.sandbox import node_of
-from tests.unit.migrations.controller.test_live_reads import Deaf
+from tests.unit.migrations.controller.test_live_reads import StaleWatch
 
 REPLICAS = 3
 LET_GO = merge_patch({"metadata": {"finalizers": None}})
@@ -38,23 +38,23 @@ async def test_a_migration_removed_by_force_does_not_take_its_copy_below_a_budge
     assert min(seen.ready) >= REPLICAS
 
 
-async def test_a_copy_that_serves_unheard_of_is_not_deleted_like_one_that_does_not(
+async def test_a_copy_that_became_ready_unseen_is_deleted_as_a_serving_one(
     make_moves, client, connect, server
 ):
     moves, source, sibling = await make_sandbox(make_moves)
     moves.sandbox.behave({"startup": "20s", "termination": "0s"})
     key = await moves.create_migration(source, await moves.sandbox.free_node())
-    way = Deaf(server)
+    way = StaleWatch(server)
     async with observing(client, "moves") as seen, moves.executing(connect(way)):
         await moves.copy_of(key, node_of)
         await asyncio.sleep(5)
-        way.hears.clear()
+        way.is_current.clear()
         await moves.copy_of(key, ready_since)
         await asyncio.sleep(3)
         await client.evict(sibling)
         await client.delete(POD_MIGRATIONS, key)
         await asyncio.sleep(20)
-        way.hears.set()
+        way.is_current.set()
         await moves.until_over(key)
         await moves.until_nothing_left()
         await moves.sandbox.until_ready(REPLICAS)

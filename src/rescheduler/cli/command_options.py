@@ -1,0 +1,217 @@
+"""The options and arguments that commands share, named and parsed as kubectl does.
+
+Slow imports are inside the functions, because `--help` imports this module too.
+"""
+
+import functools
+from collections.abc import Callable, Collection, Mapping
+from datetime import MAXYEAR, MINYEAR, UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error, print_note
+
+if TYPE_CHECKING:
+    from kubevalues.label_selectors import Selector
+    from rescheduler.cluster.snapshot import Snapshot
+
+__all__ = [
+    "cluster_and_config_options",
+    "cluster_connection_options",
+    "cluster_options",
+    "deployment_key",
+    "effective_config_options",
+    "existing_key",
+    "exit_if_missing",
+    "label_selector",
+    "live_cluster_options",
+    "namespace_option",
+    "near_names",
+    "object_key",
+    "saved_cluster_options",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _parse_time(_ctx: click.Context, _option: click.Parameter, value: str | None) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        found = datetime.fromisoformat(value)
+        found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        found = datetime.min.replace(tzinfo=UTC)
+    if not MINYEAR < found.year < MAXYEAR:  # in some time zone, the first and the last year overflow
+        raise click.BadParameter(f'"{value}" is not a time such as 2026-03-02T12:00:00Z')
+    return found
+
+
+_CLUSTER_OPTIONS = (
+    click.option(
+        "--from", "saved", metavar="FILE", help="Read a saved cluster from FILE (- for standard input)."
+    ),
+    click.option("--kubeconfig", metavar="FILE", help="Kubeconfig file; defaults to the one kubectl uses."),
+    click.option("--context", metavar="NAME", help="Kubeconfig context; defaults to the current one."),
+)
+_CONFIG_OPTION = click.option(
+    "--config",
+    metavar="FILE",
+    help="Configuration file (docs/configuration.md); without it, all settings have their defaults.",
+)
+_EFFECTIVE_CONFIG_OPTIONS = (
+    click.option(
+        "--config",
+        metavar="FILE",
+        help="Configuration file (docs/configuration.md); defaults to the installed daemon's configuration.",
+    ),
+    click.option(
+        "--defaults", is_flag=True, help="Ignore the installed daemon's configuration and use the defaults."
+    ),
+)
+_TIME_OPTION = click.option(
+    "--now",
+    metavar="TIME",
+    callback=_parse_time,
+    help="Time to assume for ages and windows, such as 2026-03-02T12:00:00Z.",
+)
+
+
+def cluster_options(command: F) -> F:
+    """Add the options for a live or saved cluster, passed as `cluster`."""
+    return _with_cluster_source(command, _CLUSTER_OPTIONS)
+
+
+def cluster_and_config_options(command: F) -> F:
+    """Add the options for a live or saved cluster and the configuration, passed as `cluster`."""
+    return _with_cluster_source(command, (*_CLUSTER_OPTIONS, *_EFFECTIVE_CONFIG_OPTIONS, _TIME_OPTION))
+
+
+def cluster_connection_options(command: F) -> F:
+    """Add the options for a live cluster, passed as `cluster`."""
+    return _with_cluster_source(command, _CLUSTER_OPTIONS[1:])
+
+
+def live_cluster_options(command: F) -> F:
+    """Add the options for a live cluster and the configuration, passed as `cluster`."""
+    return _with_cluster_source(command, (*_CLUSTER_OPTIONS[1:], _CONFIG_OPTION))
+
+
+def effective_config_options(command: F) -> F:
+    """Add the options for a live cluster and the effective configuration, passed as `cluster`."""
+    return _with_cluster_source(command, (*_CLUSTER_OPTIONS[1:], *_EFFECTIVE_CONFIG_OPTIONS))
+
+
+def saved_cluster_options(command: F) -> F:
+    """Add the options for a saved cluster and the configuration, passed as `cluster`."""
+    required = click.option(
+        "--from",
+        "saved",
+        metavar="FILE",
+        required=True,
+        help="Read a saved cluster from FILE (- for standard input).",
+    )
+    return _with_cluster_source(command, (required, _CONFIG_OPTION, _TIME_OPTION))
+
+
+def _with_cluster_source(command: F, options: tuple[Callable[[F], F], ...]) -> F:
+    @functools.wraps(command)
+    def with_cluster(
+        *args: Any,
+        kubeconfig: str | None = None,
+        context: str | None = None,
+        saved: str | None = None,
+        config: str | None = None,
+        now: datetime | None = None,
+        defaults: bool = False,
+        **more: Any,
+    ) -> Any:
+        if defaults and config is not None:
+            raise click.UsageError("--defaults can't be combined with --config")
+        if saved is not None and (kubeconfig or context):
+            raise click.UsageError("--from can't be combined with --kubeconfig or --context")
+        source = ClusterSource(saved, kubeconfig, context, config, now, defaults=defaults)
+        return command(*args, cluster=source, **more)
+
+    decorated: Any = with_cluster
+    for option in reversed(options):
+        decorated = option(decorated)
+    found: F = decorated
+    return found
+
+
+namespace_option = click.option(
+    "-n", "--namespace", metavar="NAME", help="Namespace; defaults to the one of the context."
+)
+
+
+_POD_PREFIXES = ("pod/", "pods/", "po/")
+_DEPLOYMENT_PREFIXES = ("deploy/", "deployment/", "deployments/", "deployment.apps/")
+
+
+def object_key(name: str, namespace: str | None, cluster: ClusterSource) -> str:
+    """Return `namespace/name` for an object that is named as for kubectl, or as NAMESPACE/NAME.
+
+    `pod/NAME` is a pod: a namespace with that name can be written as -n pod NAME.
+    """
+    for prefix in (*_POD_PREFIXES, "podmigration.rescheduler.dev/", "pmig/"):
+        name = name.removeprefix(prefix)
+    if "/" not in name:
+        return f"{namespace or cluster.default_namespace()}/{name}"
+    if namespace is not None and not name.startswith(f"{namespace}/"):
+        raise click.UsageError(f"{name} and -n {namespace} name different namespaces")
+    return name
+
+
+def deployment_key(name: str, namespace: str | None, cluster: ClusterSource) -> str | None:
+    """Return `namespace/name` of a Deployment that is named as `deploy/NAME`; None for anything else."""
+    for prefix in _DEPLOYMENT_PREFIXES:
+        if name.startswith(prefix):
+            return object_key(name.removeprefix(prefix), namespace, cluster)
+    return None
+
+
+def label_selector(text: str) -> "Selector":
+    """Parse the value of -l, as kubectl does."""
+    from kubevalues.label_selectors import SelectorError  # noqa: PLC0415
+    from kubevalues.selector_parsers import parse_selector  # noqa: PLC0415
+
+    try:
+        return parse_selector(text)
+    except SelectorError as error:
+        raise click.BadParameter(str(error), param_hint="-l") from None
+
+
+def existing_key(key: str, known: Collection[str]) -> str:
+    """Return the key, or that of the only object whose name starts like it; exit if there is none.
+
+    `known` are the keys of all objects of the kind.
+    """
+    if key in known:
+        return key
+    longer = sorted(each for each in known if each.startswith(key))
+    if len(longer) == 1:
+        print_note(f"{key} is short for {longer[0]}")
+        return longer[0]
+    return key
+
+
+def near_names(key: str, known: Collection[str]) -> str:
+    """Return `; did you mean …?` for a key that is not known, or nothing."""
+    from rescheduler.config.config_validation import did_you_mean  # noqa: PLC0415
+
+    longer = sorted(each for each in known if each.startswith(key))
+    name = key.rpartition("/")[2]
+    elsewhere = sorted(each for each in known if "/" in key and each.endswith(f"/{name}"))
+    if found := longer or elsewhere:
+        more = f" or {len(found) - 3} more" if len(found) > 3 else ""
+        return f"; did you mean {', '.join(found[:3])}{more}?"
+    return did_you_mean(key, known)
+
+
+def exit_if_missing(kind: str, key: str, snapshot: "Snapshot") -> None:
+    """Exit if the cluster has no such pod or node."""
+    known: Mapping[str, int] = snapshot.pods.row if kind == "pod" else snapshot.nodes.row
+    if key not in known:
+        exit_with_error(f"{kind} {key} not found{near_names(key, known)}", EXIT_ERROR)

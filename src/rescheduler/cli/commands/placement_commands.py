@@ -1,0 +1,344 @@
+"""`rescheduler explain`: why can't this pod move? `fit`: would this pod fit, and what would have to move?"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rescheduler.cli.cluster_source import (
+    EXIT_ERROR,
+    ClusterSource,
+    exit_with_error,
+    print_note,
+    read_input_file,
+)
+from rescheduler.cli.command_options import (
+    cluster_and_config_options,
+    existing_key,
+    exit_if_missing,
+    object_key,
+)
+from rescheduler.cli.output_formats import output_option, print_document, text_output_option
+from rescheduler.cli.terminal import (
+    Cell,
+    Terminal,
+    counted,
+    echo,
+    echo_lines,
+    table,
+    table_widths,
+    terminal_of,
+    wrapped,
+)
+
+if TYPE_CHECKING:
+    from rescheduler.cluster.pod_record import PodRecord
+    from rescheduler.config.policy import Policy
+    from rescheduler.planner.plan import Plan
+    from rescheduler.strategies.make_room import MakeRoom
+
+__all__ = ["FitResult", "InvalidPodManifest", "explain", "fit", "fit_results", "pending_pods"]
+
+_EXIT_MOVES_NEEDED = 3
+_MAX_REPLICAS = 1000
+_HAS_TEMPLATE = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "PodTemplate")
+
+
+class InvalidPodManifest(ValueError):  # noqa: N818 - says what the file is
+    """The file has no pod that could be scheduled."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitResult:
+    """Whether one pod fits, and where."""
+
+    pod: str
+    fits: str
+    """`Now`, `AfterMoves` or `No`."""
+    node: str = ""
+    why: str = ""
+    """Why it does not fit."""
+
+
+@click.command()
+@click.option(
+    "-f",
+    "--filename",
+    required=True,
+    metavar="FILE",
+    help="Manifest of a pod, or of a workload with a pod template; - for standard input.",
+)
+@click.option(
+    "--replicas",
+    type=click.IntRange(1, _MAX_REPLICAS),
+    help="Number of such pods; defaults to the workload's own, or 1.",
+)
+@click.option("-n", "--namespace", metavar="NAME", help="Namespace of the pods, if the manifest has none.")
+@click.option(
+    "--priority", type=int, help="Priority of the pods; the value of a priorityClassName is not read."
+)
+@click.option("--max-moves", type=click.IntRange(1, 100), help="Maximum number of moves per pod.")
+@cluster_and_config_options
+@output_option
+def fit(
+    *,
+    filename: str,
+    replicas: int | None,
+    namespace: str | None,
+    priority: int | None,
+    max_moves: int | None,
+    cluster: ClusterSource,
+    output: str,
+) -> None:
+    """Says on which nodes the pods would fit, now or after moves of other pods. Creates and moves nothing.
+
+    It judges by the rules of the scheduler and by the same protections and limits as MakeRoom.
+
+    Exit codes: 0 if all pods fit now, 3 if some fit after moves, 1 if a pod does not fit or the cluster or
+    the file can't be read, 2 for invalid options or an invalid configuration.
+    """
+    configuration = cluster.effective_configuration()
+    pods = _read_pods(filename, namespace or cluster.default_namespace(), replicas, priority)
+    policy = _for_what_if(configuration.policy, len(pods), max_moves)
+    configuration = replace(configuration, policy=policy)
+    snapshot, webhook = cluster.read_snapshot(configuration, more_pods=pods)
+    from rescheduler.planner.plan_builder import build_plan  # noqa: PLC0415
+    from rescheduler.strategies.make_room import MakeRoom  # noqa: PLC0415
+
+    strategy = MakeRoom(only=[pod.key for pod in pods])
+    steered, guarded = webhook.steers, bool(webhook.guards)
+    plan = build_plan(snapshot, policy, [strategy], steered=steered, guarded=guarded)
+    results = fit_results([pod.key for pod in pods], plan, strategy)
+    _print_results(results, plan, output)
+    sys.stdout.flush()
+    if any(result.fits == "No" for result in results):
+        sys.exit(EXIT_ERROR)
+    sys.exit(_EXIT_MOVES_NEEDED if plan.moves else 0)
+
+
+def _for_what_if(policy: "Policy", pods: int, max_moves: int | None) -> "Policy":
+    """Return the policy without the limits that say when moves start: the question is what is possible."""
+    most = max_moves or policy.make_room.max_moves
+    from rescheduler.config.move_limits import MovesPerHour  # noqa: PLC0415
+    from rescheduler.config.profiles import replace_settings  # noqa: PLC0415
+
+    return replace_settings(
+        policy,
+        windows=(),
+        max_moves_per_hour=MovesPerHour(),
+        max_reschedule_pods=max(policy.max_reschedule_pods, pods * most),
+        make_room=replace(policy.make_room, max_moves=most),
+    )
+
+
+def fit_results(keys: list[str], plan: "Plan", strategy: "MakeRoom") -> list[FitResult]:
+    """Return what became of each pod, in order."""
+    rooms = {room.pod: room.node for move in plan.moves for room in move.rooms}
+    refused = {each.subject: each.detail for each in plan.refused}
+    found = []
+    for key in keys:
+        if key in strategy.fitting:
+            found.append(FitResult(key, "Now", strategy.fitting[key]))
+        elif key in rooms:
+            found.append(FitResult(key, "AfterMoves", rooms[key]))
+        else:
+            found.append(FitResult(key, "No", why=refused.get(key, "no room is left by the pods before it")))
+    return found
+
+
+def _print_results(results: list[FitResult], plan: "Plan", output: str) -> None:
+    if output != "table":
+        from rescheduler.planner.plan_json import plan_to_json  # noqa: PLC0415
+
+        pods = [
+            {"pod": each.pod, "fits": each.fits, "node": each.node or None, "reason": each.why}
+            for each in results
+        ]
+        print_document({"pods": pods, "plan": plan_to_json(plan)}, output)
+        return
+    from rescheduler.cli.plan_view import plan_lines  # noqa: PLC0415
+
+    terminal = terminal_of(sys.stdout)
+    words = {"Now": "now", "AfterMoves": "after moves", "No": "no"}
+    rows = [[Cell(each.pod), Cell(words[each.fits]), Cell(each.node or each.why)] for each in results]
+    echo_lines(_result_lines(terminal, rows), color=terminal.colour)
+    fitting = sum(each.fits != "No" for each in results)
+    now = sum(each.fits == "Now" for each in results)
+    after = f", {fitting - now} after {counted(len(plan.moves), 'move')}" if plan.moves else ""
+    echo(f"\n{fitting} of {counted(len(results), 'pod')} fit: {now} now{after}.")
+    if plan.moves:
+        echo()
+        echo_lines(plan_lines(plan, terminal), color=terminal.colour)
+
+
+def _result_lines(terminal: Terminal, rows: list[list[Cell]]) -> Iterator[str]:
+    """Yield a table, or several lines per pod if it is too wide: names of nodes stay whole."""
+    heads = ("POD", "FITS", "NODE")
+    if not terminal.is_narrower_than(sum(table_widths(heads, rows)) + 2 * (len(heads) - 1)):
+        yield from table(terminal, heads, rows)
+        return
+    for pod, fits, where in rows:
+        yield pod.text
+        yield from wrapped(terminal, f"{fits.text}: {where.text}", indent="  ")
+
+
+# -- the manifest
+
+
+def _read_pods(
+    filename: str, namespace: str, replicas: int | None, priority: int | None
+) -> "list[PodRecord]":
+    import yaml  # noqa: PLC0415
+
+    from kubevalues.bounded_yaml import load_yaml  # noqa: PLC0415
+
+    raw, source = read_input_file(filename)
+    try:
+        manifest = load_yaml(raw.decode())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        exit_with_error(f"{source}: not a manifest: {error}", EXIT_ERROR)
+    if not isinstance(manifest, dict):
+        exit_with_error(f"{source}: not a manifest: expected one object", EXIT_ERROR)
+    try:
+        return pending_pods(manifest, namespace, replicas, priority)
+    except InvalidPodManifest as error:
+        exit_with_error(f"{source}: {error}", EXIT_ERROR)
+
+
+def pending_pods(
+    manifest: dict[str, Any], namespace: str, replicas: int | None, priority: int | None
+) -> "list[PodRecord]":
+    """Return the pods of a manifest as the scheduler would see them; raise `InvalidPodManifest`."""
+    import msgspec  # noqa: PLC0415
+
+    from rescheduler.cluster.codecs.record_resources import PodReader  # noqa: PLC0415
+
+    kind = manifest.get("kind")
+    template = _pod_template(manifest)
+    metadata, own = _block(template, "metadata"), _block(manifest, "metadata")
+    spec = _with_defaults(_block(template, "spec"), priority)
+    count = replicas or int(_block(manifest, "spec").get("replicas") or 1) if kind != "Pod" else replicas or 1
+    name = str(own.get("name") or own.get("generateName", "").rstrip("-") or "pod")
+    reader, found = PodReader(), []
+    for number in range(min(count, _MAX_REPLICAS)):
+        pod = {
+            "metadata": {
+                "name": name if kind == "Pod" and count == 1 else f"{name}-{number}",
+                "namespace": str(own.get("namespace") or namespace),
+                "uid": f"fit-{number}",
+                "labels": metadata.get("labels") or {},
+                "annotations": metadata.get("annotations") or {},
+            },
+            "spec": spec,
+            "status": {"phase": "Pending"},
+        }
+        try:
+            found.append(reader.from_json(msgspec.json.encode(pod)))
+        except (msgspec.MsgspecError, ValueError, TypeError) as error:
+            raise InvalidPodManifest(f"not a valid pod: {error}") from error
+    return found
+
+
+def _pod_template(manifest: dict[str, Any]) -> dict[str, Any]:
+    kind = manifest.get("kind")
+    if kind == "Pod":
+        return manifest
+    if kind not in _HAS_TEMPLATE:
+        raise InvalidPodManifest(f"expected a Pod or a workload with a pod template, not kind {kind!r}")
+    holder = manifest if kind == "PodTemplate" else _block(manifest, "spec")
+    if kind == "CronJob":
+        holder = _block(_block(holder, "jobTemplate"), "spec")
+    return _block(holder, "template")
+
+
+def _block(holder: dict[str, Any], name: str) -> dict[str, Any]:
+    found = holder.get(name) or {}
+    if not isinstance(found, dict):
+        raise InvalidPodManifest(f"{name} must be an object")
+    return found
+
+
+def _with_defaults(spec: dict[str, Any], priority: int | None) -> dict[str, Any]:
+    """Return the spec as the API server would admit it, as far as the scheduler looks at it."""
+    if not spec.get("containers"):
+        raise InvalidPodManifest("the pod has no containers")
+    if spec.get("nodeName"):
+        raise InvalidPodManifest("the pod names its node (spec.nodeName), so the scheduler does not place it")
+    if priority is None and spec.get("priority") is None and spec.get("priorityClassName"):
+        print_note(f"priority class {spec['priorityClassName']} is not read; specify --priority")
+    found = {
+        "schedulerName": "default-scheduler",
+        "restartPolicy": "Always",
+        **spec,
+        "priority": priority if priority is not None else spec.get("priority") or 0,
+    }
+    for name in ("containers", "initContainers"):
+        if spec.get(name):
+            found[name] = [_with_requests(container) for container in spec[name]]
+    return found
+
+
+def _with_requests(container: dict[str, Any]) -> dict[str, Any]:
+    """Return the container with a request for each limit that has none, as the API server defaults it."""
+    resources = _block(container, "resources")
+    requests = {**_block(resources, "limits"), **_block(resources, "requests")}
+    return {**container, "resources": {**resources, "requests": requests}}
+
+
+# -- explain
+
+
+def _kind_and_name(kind: str, name: str | None) -> tuple[str, str]:
+    """Split `pod/NAME`, as kubectl does, or check `pod NAME`."""
+    if name is None:
+        kind, slash, name = kind.partition("/")
+        if not slash or not name:
+            raise click.UsageError("specify a pod or a node: `explain pod NAME` or `explain pod/NAME`")
+    if kind not in _KINDS:
+        raise click.UsageError(f'"{kind}" is not pod or node')
+    return _KINDS[kind], name
+
+
+_KINDS = {"pod": "pod", "pods": "pod", "po": "pod", "node": "node", "nodes": "node", "no": "node"}
+"""The names that kubectl accepts."""
+
+
+@click.command()
+@click.argument("kind", metavar="pod|node")
+@click.argument("name", metavar="NAME", required=False)
+@click.option(
+    "-n", "--namespace", metavar="NAME", help="Namespace of the pod; defaults to the one of the context."
+)
+@cluster_and_config_options
+@text_output_option
+def explain(kind: str, name: str | None, namespace: str | None, cluster: ClusterSource, output: str) -> None:
+    """For a pod: whether it can move, the reasons if not, and why each other node can't take it.
+
+    Name a pod as for kubectl, with -n NAMESPACE, or as NAMESPACE/NAME. `pod NAME` and `pod/NAME` are the
+    same. The start of a name is enough if no other name starts like it.
+    """
+    kind, name = _kind_and_name(kind, name)
+    configuration = cluster.effective_configuration()
+    key = object_key(name, namespace, cluster) if kind == "pod" else name
+    snapshot, webhook = cluster.read_snapshot(configuration, meanwhile=["rescheduler.planner.explanation"])
+    key = existing_key(key, snapshot.pods.row if kind == "pod" else snapshot.nodes.row)
+    exit_if_missing(kind, key, snapshot)
+    from rescheduler.planner.explanation import explain_node, explain_pod  # noqa: PLC0415
+
+    explained = explain_pod if kind == "pod" else explain_node
+    steered, guarded = webhook.steers, bool(webhook.guards)
+    explanation = explained(snapshot, configuration.policy, key, steered=steered, guarded=guarded)
+    assumptions = (*snapshot.assumptions, *explanation.assumptions)
+    if output == "text":
+        from rescheduler.cli.explain_view import explanation_lines  # noqa: PLC0415
+        from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
+
+        terminal = terminal_of(sys.stdout)
+        lines = explanation_lines(explanation, assumptions, terminal)
+        echo_lines(lines, color=terminal.colour)
+    else:
+        from rescheduler.cli.explain_view import explanation_document  # noqa: PLC0415
+
+        print_document(explanation_document(explanation, assumptions), output)

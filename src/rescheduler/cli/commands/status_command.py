@@ -1,0 +1,279 @@
+"""`rescheduler status`: what the daemon reports, and what is wrong with the installation."""
+
+import asyncio
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error
+from rescheduler.cli.command_options import live_cluster_options
+from rescheduler.cli.commands.daemon_commands import installation_namespace, installation_namespace_option
+from rescheduler.cli.output_formats import output_option, print_document
+from rescheduler.cli.terminal import echo_lines
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from rescheduler.api.daemon_status import DaemonStatus, Pause
+    from rescheduler.cli.status_view import ObservedStatus
+    from rescheduler.cluster.pod_record import PodRecord
+    from rescheduler.config.policy import Configuration
+    from rescheduler.kube.api_resources import Object
+    from rescheduler.kube.client import Client
+
+__all__ = ["installed_settle_time", "read_copies", "status"]
+
+_CONCURRENT_REVIEWS: Final = 8
+
+
+@click.command()
+@live_cluster_options
+@installation_namespace_option
+@output_option
+def status(cluster: ClusterSource, namespace: str | None, output: str) -> None:
+    """Problems are failing pods, suspect nodes and nodes that can't be drained.
+
+    It also checks the installation: the Deployment, the CRD, the webhook, and which commands your permissions
+    allow. The command reads only the cluster, so it works from any machine. The rest is what the daemon wrote
+    at its last check.
+    """
+    configuration = cluster.configuration()
+
+    async def observe(client: "Client") -> "ObservedStatus":
+        return await _observe_status(client, namespace, configuration, is_given=cluster.config is not None)
+
+    from rescheduler.api.daemon_status import UnreadableState  # noqa: PLC0415
+
+    try:
+        found = cluster.with_client(configuration, observe)
+    except UnreadableState as error:
+        exit_with_error(f"ConfigMap rescheduler-state: {error}", EXIT_ERROR)
+    now = datetime.now(UTC)
+    if output == "table":
+        from rescheduler.cli.status_view import status_lines  # noqa: PLC0415
+        from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
+
+        terminal = terminal_of(sys.stdout)
+        echo_lines(status_lines(found, terminal, now), color=terminal.colour)
+    else:
+        from rescheduler.cli.status_view import status_document  # noqa: PLC0415
+
+        print_document(status_document(found, now), output)
+
+
+async def _observe_status(
+    client: "Client", namespace: str | None, configuration: "Configuration", *, is_given: bool
+) -> "ObservedStatus":
+    """`is_given` says whether the user named the configuration."""
+    from rescheduler.api.well_known_names import EMPTY_CONDITION  # noqa: PLC0415
+    from rescheduler.cli.migrations_view import LiveSteps  # noqa: PLC0415
+    from rescheduler.cli.status_view import ObservedStatus  # noqa: PLC0415
+    from rescheduler.cluster.codecs.record_resources import NODES  # noqa: PLC0415
+    from rescheduler.cluster.node_record import in_maintenance  # noqa: PLC0415
+    from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS  # noqa: PLC0415
+    from rescheduler.kube.api_resources import LEASES  # noqa: PLC0415
+    from rescheduler.kube.leader_election import lease_record_of  # noqa: PLC0415
+
+    home = await installation_namespace(client, configuration, namespace)
+    reader = _PermittedReader(client)
+    pause, written = await reader.state(home)
+    lease = await reader.get(LEASES, f"{home}/{configuration.leader_election.resource_name}")
+    migrations = await reader.list(POD_MIGRATIONS)
+    nodes = await reader.list(NODES) or []
+    copies = await read_copies(client, "", list(migrations or ()))
+    settle_time = configuration.policy.settle_time
+    if copies and not is_given:
+        settle_time = await installed_settle_time(client, settle_time)
+    described = await _describe_installation(client, home, has_crd=migrations is not None)
+    return ObservedStatus(
+        home,
+        pause,
+        written,
+        lease_record_of(lease.get("spec") or {}),
+        migrations,
+        {node.name: node.condition(EMPTY_CONDITION) for node in nodes if in_maintenance(node)},
+        len(nodes),
+        sum(not node.is_ready for node in nodes),
+        LiveSteps(copies, settle_time),
+        (*described, *reader.problems),
+        await _describe_permissions(client, home),
+    )
+
+
+async def read_copies(client: "Client", namespace: str, items: "list[Object]") -> "dict[str, PodRecord]":
+    """Return the pods that running migrations have created, by the migration's key; none without permission.
+
+    Their state says how far a migration is: its status has only the steps that the next process must know.
+    """
+    from rescheduler.cluster.codecs.record_resources import PODS  # noqa: PLC0415
+    from rescheduler.kube import errors  # noqa: PLC0415
+    from rescheduler.migrations.labels_and_names import MIGRATION_ID_LABEL, STATUS_LABEL  # noqa: PLC0415
+
+    running = {
+        f"{item['metadata']['namespace']}/{item['metadata']['name']}": item["spec"]["pod"]["name"]
+        for item in items
+        if (item.get("status") or {}).get("phase") == "InProgress"
+    }
+    if not running:
+        return {}
+    selector = f"{MIGRATION_ID_LABEL},{STATUS_LABEL} in (pending, in-progress)"
+    try:
+        pods = (await client.list(PODS, namespace=namespace, labels=selector)).items
+    except errors.Forbidden:
+        return {}
+    keys = {pod.key: f"{pod.namespace}/{pod.labels[MIGRATION_ID_LABEL]}" for pod in pods}
+    return {keys[pod.key]: pod for pod in pods if running.get(keys[pod.key], pod.name) != pod.name}
+
+
+async def installed_settle_time(client: "Client", default: "timedelta") -> "timedelta":
+    """Return the settle time of the installed daemon, or the default if its configuration can't be read."""
+    from rescheduler.config.config_loader import load_content  # noqa: PLC0415
+    from rescheduler.config.config_validation import ConfigurationError, known_strategies  # noqa: PLC0415
+    from rescheduler.config.policy import LeaderElection  # noqa: PLC0415
+    from rescheduler.install.cluster_installation import (  # noqa: PLC0415
+        AmbiguousInstallation,
+        read_installed_configuration,
+    )
+    from rescheduler.kube.errors import Forbidden, NotFound  # noqa: PLC0415
+
+    try:
+        found = await read_installed_configuration(client, LeaderElection().resource_name)
+        if found is None:
+            return default
+        loaded = load_content(found.content, known_strategies(), source=found.source)
+    except (AmbiguousInstallation, ConfigurationError, Forbidden, NotFound):
+        return default
+    return loaded.configuration.policy.settle_time
+
+
+class _PermittedReader:
+    """Reads what the user may read, and collects what they may not: the rest is shown all the same."""
+
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+        self.problems: list[str] = []
+
+    async def state(self, home: str) -> "tuple[Pause, DaemonStatus | None]":
+        from rescheduler.api.daemon_status import Pause  # noqa: PLC0415
+        from rescheduler.daemon.own_objects import read_state  # noqa: PLC0415
+        from rescheduler.kube import errors  # noqa: PLC0415
+
+        try:
+            return await read_state(self._client, home)
+        except errors.Forbidden as error:
+            self.problems.append(f"unknown: {error}")
+            return Pause(), None
+
+    async def get(self, resource: Any, key: str) -> "Object":
+        """Return the object; an empty one if it is missing or can't be read."""
+        from rescheduler.kube import errors  # noqa: PLC0415
+
+        try:
+            found: Object = await self._client.get(resource, key)
+        except errors.NotFound:
+            return {}
+        except errors.Forbidden as error:
+            self.problems.append(f"unknown: {error}")
+            return {}
+        return found
+
+    async def list(self, resource: Any) -> "list[Any] | None":
+        """Return the objects; none if they can't be read, and None if the cluster doesn't know the kind."""
+        from rescheduler.kube import errors  # noqa: PLC0415
+
+        try:
+            return list((await self._client.list(resource)).items)
+        except errors.NotFound:
+            return None
+        except errors.Forbidden as error:
+            self.problems.append(f"unknown: {error}")
+            return []
+
+
+async def _describe_installation(client: "Client", home: str, *, has_crd: bool) -> tuple[str, ...]:
+    """Return sentences about the Deployment, the CRD and the webhook: what a person would look at first."""
+    from rescheduler.api.well_known_names import VERSION  # noqa: PLC0415
+    from rescheduler.cluster.sources.webhook_probe import probe_webhook_if_registered  # noqa: PLC0415
+    from rescheduler.kube import errors  # noqa: PLC0415
+
+    found = []
+    try:
+        found.append(await _describe_deployment(client, home))
+    except errors.Forbidden as error:
+        found.append(f"unknown: {error}")
+    if has_crd:
+        found.append(f"PodMigration CRD {VERSION}")
+    else:
+        found.append("no PodMigration CRD: run `rescheduler manifests --crd | kubectl apply -f -`")
+    webhook = await probe_webhook_if_registered(client)
+    what_fails = (
+        "not known whether the webhook answers" if webhook.steers is None else "webhook does not steer"
+    )
+    found.append("webhook answers" if webhook.steers else f"{what_fails}: {webhook.problem}")
+    return tuple(found)
+
+
+async def _describe_deployment(client: "Client", home: str) -> str:
+    from rescheduler.cluster.codecs.record_resources import PODS  # noqa: PLC0415
+    from rescheduler.cluster.pod_record import cant_run_reason, waiting_error  # noqa: PLC0415
+    from rescheduler.install.object_metadata import DAEMON, labels  # noqa: PLC0415
+    from rescheduler.kube import errors  # noqa: PLC0415
+    from rescheduler.kube.api_resources import DEPLOYMENTS  # noqa: PLC0415
+
+    try:
+        item = await client.get(DEPLOYMENTS, f"{home}/{DAEMON}")
+    except errors.NotFound:
+        return "not in the cluster: run `rescheduler manifests --create-namespace | kubectl apply -f -`"
+    wanted = (item.get("spec") or {}).get("replicas", 1)
+    ready = (item.get("status") or {}).get("readyReplicas", 0)
+    words = f"in namespace {home}, {ready}/{wanted} ready"
+    if ready >= wanted:
+        return words
+    selector = ",".join(f"{key}={value}" for key, value in labels("daemon").items())
+    for pod in (await client.list(PODS, namespace=home, labels=selector)).items:
+        scheduled = pod.condition("PodScheduled")
+        if scheduled is not None and scheduled.reason == "Unschedulable":
+            return f"{words}: {pod.name} is unschedulable: {scheduled.message}"
+        for status in (*pod.init_container_statuses, *pod.container_statuses):
+            if reason := cant_run_reason(status) or waiting_error(status):
+                return f"{words}: {pod.name}: {reason} {getattr(status.state, 'message', '')}".rstrip()
+    return words
+
+
+async def _describe_permissions(client: "Client", home: str) -> tuple[str, ...]:
+    """Return what the user's permissions don't allow, as sentences, or that they suffice."""
+    from rescheduler.cluster.sources.live_source import gather_all  # noqa: PLC0415
+    from rescheduler.install.user_roles import (  # noqa: PLC0415
+        OPERATOR_CLUSTER_GRANTS,
+        OPERATOR_NAMESPACE_GRANTS,
+    )
+    from rescheduler.kube import errors  # noqa: PLC0415
+    from rescheduler.web.web_authorization import Access, review_own_access  # noqa: PLC0415
+
+    asked: list[tuple[str, Access]] = []
+    for grant in OPERATOR_CLUSTER_GRANTS:
+        # One review per kind: roles grant `get`, `list` and `watch` together.
+        verbs = ("list",) if "list" in grant.verbs else grant.verbs
+        asked += [(grant.why, Access(verb, grant.group, grant.resource)) for verb in verbs]
+    for grant in OPERATOR_NAMESPACE_GRANTS:
+        for verb in grant.verbs:
+            asked.append((grant.why, Access(verb, grant.group, grant.resource, home, grant.names[0])))
+    limit = asyncio.Semaphore(_CONCURRENT_REVIEWS)
+
+    async def review(access: Access) -> bool:
+        async with limit:
+            return await review_own_access(client, access)
+
+    try:
+        answers = await gather_all([review(access) for _, access in asked])
+    except errors.Forbidden as error:
+        return (f"unknown: {error}",)
+    denied: dict[str, list[str]] = {}
+    for (why, access), is_allowed in zip(asked, answers, strict=True):
+        if not is_allowed:
+            denied.setdefault(why, []).append(access.words())
+    if not denied:
+        return ("allow every command while the daemon leads",)
+    return tuple(f"may not {', '.join(what)}: needed for {why}" for why, what in denied.items())

@@ -1,0 +1,271 @@
+"""`rescheduler top`."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import click
+
+from rescheduler.cli.cluster_source import EXIT_USAGE_ERROR, ClusterSource, exit_with_error
+from rescheduler.cli.command_options import effective_config_options
+from rescheduler.cli.execution import Execution, current_user, short_collections
+from rescheduler.cli.terminal import counted
+
+if TYPE_CHECKING:
+    from rescheduler.api.daemon_status import DaemonStatus, Pause
+    from rescheduler.api.podmigration import Migration
+    from rescheduler.cli.top_screen import MoveRow, NodeRow, TopState
+    from rescheduler.cluster.snapshot import Snapshot
+    from rescheduler.config.policy import Policy
+    from rescheduler.daemon.checker import Checker, CheckResult
+    from rescheduler.daemon.components import Rescheduler
+    from rescheduler.planner.explanation import NodeExplanation, PodExplanation
+
+__all__ = ["LiveTop", "top"]
+
+_RECENT = 20
+"""Finished moves that are shown."""
+
+
+@click.command()
+@effective_config_options
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=1.0, max=3600.0),
+    default=5.0,
+    show_default=True,
+    help="Seconds between two refreshes.",
+)
+@short_collections()
+def top(cluster: ClusterSource, interval: float) -> None:
+    """Shows nodes as bars, moves with their steps, halts and recent activity, until you press q.
+
+    Keys: s sorts, / filters, Enter explains a node and then its pods, p shows the plan, P pauses, R resumes,
+    Tab goes to the moves, c cancels one.
+    """
+    if find_spec("textual") is None:
+        exit_with_error(
+            "`top` needs Textual, which is not installed. Run: pip install 'kube-rescheduler[top]'",
+            EXIT_USAGE_ERROR,
+        )
+    if not sys.stdout.isatty():
+        exit_with_error("`top` needs a terminal. Elsewhere, run: rescheduler status", EXIT_USAGE_ERROR)
+    configuration = cluster.effective_configuration()
+    execution = Execution(cluster, configuration)
+    execution.prepare()
+
+    async def show(rescheduler: "Rescheduler") -> None:
+        from rescheduler.cli.top_screen import TopScreen  # noqa: PLC0415
+        from rescheduler.daemon.own_objects import state_namespace  # noqa: PLC0415
+
+        home = await state_namespace(rescheduler.client, configuration)
+        async with rescheduler.checking() as checker:
+            await TopScreen(LiveTop(rescheduler, checker, home), interval_s=interval).run_async()
+
+    execution.run(show)
+
+
+class LiveTop:
+    """Reads a live cluster through caches, and acts with the user's permissions."""
+
+    def __init__(self, rescheduler: "Rescheduler", checker: "Checker", home: str) -> None:
+        """`home` is the namespace of the daemon's state."""
+        self._rescheduler = rescheduler
+        self._checker = checker
+        self._home = home
+        self._last: CheckResult | None = None
+        self._checking = asyncio.Lock()
+
+    async def current_state(self) -> "TopState":
+        from rescheduler.api.daemon_status import UnreadableState  # noqa: PLC0415
+        from rescheduler.cli.top_screen import TopState  # noqa: PLC0415
+        from rescheduler.daemon.own_objects import read_state  # noqa: PLC0415
+        from rescheduler.kube import errors  # noqa: PLC0415
+
+        async with self._checking:
+            found = self._last = await self._checker.check()
+        try:
+            pause, status = await read_state(self._rescheduler.client, self._home)
+            summary = _summary(pause, status, datetime.now(UTC))
+        except (errors.KubeError, UnreadableState) as error:
+            summary = (f"The daemon's status can't be read: {error}",)
+        return TopState(
+            (*summary, _plan_words(found)),
+            _node_rows(found, self._rescheduler.runtime.current.policy),
+            _move_rows(self._rescheduler, datetime.now(UTC)),
+        )
+
+    async def plan(self, width: int) -> Sequence[str]:
+        from rescheduler.cli.plan_view import plan_lines  # noqa: PLC0415
+        from rescheduler.cli.terminal import Terminal  # noqa: PLC0415
+
+        found = await self._latest()
+        return list(plan_lines(found.plan, Terminal(width=width)))
+
+    async def explain_node(self, name: str, width: int) -> Sequence[str]:
+        from rescheduler.planner.explanation import explain_node  # noqa: PLC0415
+
+        return await self._explanation(explain_node, name, width)
+
+    async def explain_pod(self, key: str, width: int) -> Sequence[str]:
+        from rescheduler.planner.explanation import explain_pod  # noqa: PLC0415
+
+        return await self._explanation(explain_pod, key, width)
+
+    async def pods_on(self, node: str) -> Sequence[str]:
+        snapshot = (await self._latest()).snapshot
+        row = snapshot.nodes.row.get(node)
+        return [] if row is None else [snapshot.pods.records[pod].key for pod in snapshot.pods.on(row)]
+
+    async def pause(self) -> str:
+        from rescheduler.api.daemon_status import Pause  # noqa: PLC0415
+
+        await self._write(Pause(paused=True, by=current_user(), at=datetime.now(UTC), why="paused in top"))
+        return "Paused: the daemon starts no more moves and finishes the running ones."
+
+    async def resume(self) -> str:
+        from rescheduler.api.daemon_status import Pause  # noqa: PLC0415
+
+        await self._write(Pause(by=current_user(), at=datetime.now(UTC)))
+        return "Resumed: the next check can move pods."
+
+    async def cancel(self, migration: str) -> str:
+        from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS  # noqa: PLC0415
+        from rescheduler.migrations.controller.observation_builder import migration_at  # noqa: PLC0415
+
+        known = migration_at(migration, self._rescheduler.watched)
+        if known is None or known.is_finished:
+            return f"{migration} is already finished"
+        await self._rescheduler.client.delete(POD_MIGRATIONS, migration, uid=known.uid)
+        return f"Cancelling {migration}: the leader rolls it back, or finishes it."
+
+    async def _write(self, pause: "Pause") -> None:
+        from rescheduler.daemon.own_objects import write_pause  # noqa: PLC0415
+
+        await write_pause(self._rescheduler.client, self._home, pause)
+
+    async def _latest(self) -> "CheckResult":
+        if self._last is None:
+            await self.current_state()
+        assert self._last is not None
+        return self._last
+
+    async def _explanation(
+        self, explain: "Callable[..., NodeExplanation | PodExplanation]", name: str, width: int
+    ) -> Sequence[str]:
+        from rescheduler.cli.explain_view import explanation_lines  # noqa: PLC0415
+        from rescheduler.cli.terminal import Terminal  # noqa: PLC0415
+
+        snapshot, state = (await self._latest()).snapshot, self._rescheduler.runtime.current
+        known = snapshot.nodes.row if "/" not in name else snapshot.pods.row
+        if name not in known:
+            return [f"{name} no longer exists"]
+        found = await asyncio.to_thread(
+            explain, snapshot, state.policy, name, steered=state.steers, guarded=state.guards
+        )
+        return list(explanation_lines(found, found.assumptions, Terminal(width=width)))
+
+
+def _summary(pause: "Pause", status: "DaemonStatus | None", now: datetime) -> tuple[str, ...]:
+    written = ""
+    if status is not None and status.updated is not None:
+        written = f", status written {_elapsed(status.updated, now)} ago"
+    if status is None:
+        lines = ["Daemon: no status yet"]
+    elif status.dry_run is not None:
+        moves = counted(status.dry_run.moves, "pod")
+        lines = [f"Daemon: dry run by {status.leader}, would have moved {moves}{written}"]
+    else:
+        lines = [f"Daemon: {status.leader}, version {status.version}{written}"]
+    lines += [f"Halted: {halt.reason}: {halt.words}" for halt in (status.halts if status else ())]
+    if pause.paused and not any(line.startswith("Halted: Paused") for line in lines):
+        lines.append(f"Paused by {pause.by}{f': {pause.why}' if pause.why else ''}")
+    balance = [
+        f"{each.resource} spread {each.spread:.1f} points" for each in (status.balance if status else ())
+    ]
+    return (*lines, *([f"Balance: {', '.join(balance)}"] if balance else []))
+
+
+def _plan_words(check: "CheckResult") -> str:
+    moves = len(check.plan.moves)
+    what = counted(moves, "move") if moves else "nothing to move"
+    return f"Plan: {what}, load by {check.usage_source}, as of {check.began:%H:%M:%S} UTC"
+
+
+def _node_rows(check: "CheckResult", policy: "Policy") -> "tuple[NodeRow, ...]":
+    from rescheduler.cli.top_screen import NodeRow  # noqa: PLC0415
+
+    snapshot = check.snapshot
+    loads = {node.name: node.before for node in check.plan.nodes}
+    return tuple(
+        NodeRow(
+            node.name,
+            loads.get(node.name, {}).get("cpu", 0.0),
+            loads.get(node.name, {}).get("memory", 0.0),
+            len(snapshot.pods.on(row)),
+            _node_state(snapshot, row, policy),
+        )
+        for row, node in enumerate(snapshot.nodes.records)
+    )
+
+
+def _node_state(snapshot: "Snapshot", row: int, policy: "Policy") -> str:
+    from rescheduler.cluster.snapshot import closed_because  # noqa: PLC0415
+
+    closed = closed_because(snapshot, policy, row).removeprefix("is ")
+    return closed or "Ready"
+
+
+def _move_rows(rescheduler: "Rescheduler", now: datetime) -> "tuple[MoveRow, ...]":
+    watched = rescheduler.watched
+    found = [each for item in watched.migrations.informer if (each := watched.records.migration(item))]
+    running = sorted(
+        (each for each in found if not each.is_finished), key=lambda each: (each.created, each.key)
+    )
+    finished = sorted(
+        (each for each in found if each.is_finished),
+        key=lambda each: (each.status.finished_at or each.created, each.key),
+        reverse=True,
+    )
+    live = [_with_live_step(each, rescheduler, now) for each in running]
+    return tuple(_move_row(each, now) for each in (*live, *finished[:_RECENT]))
+
+
+def _with_live_step(migration: "Migration", rescheduler: "Rescheduler", now: datetime) -> "Migration":
+    from rescheduler.migrations.labels_and_names import copy_name  # noqa: PLC0415
+    from rescheduler.migrations.make_before_break import with_live_step  # noqa: PLC0415
+
+    copy = rescheduler.watched.pods.get(f"{migration.namespace}/{copy_name(migration)}")
+    return with_live_step(migration, copy, rescheduler.runtime.current.policy.settle_time, now)
+
+
+def _move_row(migration: "Migration", now: datetime) -> "MoveRow":
+    from rescheduler.cli.top_screen import MoveRow  # noqa: PLC0415
+
+    status = migration.status
+    since = status.finished_at or migration.created
+    age = _elapsed(since, now)
+    return MoveRow(
+        migration.key,
+        _status_text(migration),
+        f"{age} ago" if migration.is_finished else age,
+        f"{migration.spec.source_node} → {migration.target_node or 'not chosen yet'}",
+        migration.spec.reason,
+        migration.is_finished,
+    )
+
+
+def _status_text(migration: "Migration") -> str:
+    status = migration.status
+    if not migration.is_finished:
+        return status.message or status.step or "Queued"
+    return f"{status.phase}: {status.message}" if status.failure and status.message else str(status.phase)
+
+
+def _elapsed(since: datetime, now: datetime) -> str:
+    from kubevalues.duration import short_duration  # noqa: PLC0415
+
+    return short_duration(timedelta(seconds=max(0, round((now - since).total_seconds()))))

@@ -1,0 +1,395 @@
+"""The policy of the descheduler: `descheduler/v1alpha2`, as version 0.36 has it, with all plugins.
+
+Names, types and allowed values are those of `pkg/api/v1alpha2` and of `pkg/framework/plugins/*/types.go`
+there; what its validation refuses is refused here, with path and line.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Final, TypeVar
+
+from kubevalues import Selector, SelectorError, selector_from_object
+from rescheduler.config.config_document import UnreadableConfig, read_document
+from rescheduler.config.config_loader import IncompleteBlock, read_block
+from rescheduler.config.config_validation import ConfigFault, ConfigurationError, FieldPath
+from rescheduler.config.policy import Namespace
+from rescheduler.config.policy_blocks import BLOCK_CONFIG, TaintName
+from rescheduler.config.setting_rules import (
+    InvalidSetting,
+    SettingRule,
+    duration,
+    flag,
+    integer,
+    number,
+    one_of,
+    plugin_arguments,
+    resource_name,
+    selector,
+    text,
+)
+
+__all__ = [
+    "DeschedulerPlugin",
+    "DeschedulerPolicy",
+    "EvictionPlugin",
+    "ExtraPodProtection",
+    "MetricsSource",
+    "NoEvictionPolicy",
+    "NodeAffinityType",
+    "PodProtection",
+    "SpreadAction",
+    "read_descheduler_policy",
+]
+
+
+class EvictionPlugin(StrEnum):
+    EVICTOR = "DefaultEvictor"
+    HIGH = "HighNodeUtilization"
+    LOW = "LowNodeUtilization"
+    LIFE_TIME = "PodLifeTime"
+    DUPLICATES = "RemoveDuplicates"
+    FAILED = "RemoveFailedPods"
+    RESTARTS = "RemovePodsHavingTooManyRestarts"
+    ANTI_AFFINITY = "RemovePodsViolatingInterPodAntiAffinity"
+    NODE_AFFINITY = "RemovePodsViolatingNodeAffinity"
+    TAINTS = "RemovePodsViolatingNodeTaints"
+    SPREAD = "RemovePodsViolatingTopologySpreadConstraint"
+
+
+class MetricsSource(StrEnum):
+    KUBERNETES = "KubernetesMetrics"
+    PROMETHEUS = "Prometheus"
+
+
+class NodeAffinityType(StrEnum):
+    REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+    PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+class SpreadAction(StrEnum):
+    HARD = "DoNotSchedule"
+    SOFT = "ScheduleAnyway"
+
+
+class NoEvictionPolicy(StrEnum):
+    PREFERRED = "Preferred"
+    MANDATORY = "Mandatory"
+
+
+class PodProtection(StrEnum):
+    LOCAL_STORAGE = "PodsWithLocalStorage"
+    DAEMON_SETS = "DaemonSetPods"
+    CRITICAL = "SystemCriticalPods"
+    FAILED_BARE = "FailedBarePods"
+
+
+class ExtraPodProtection(StrEnum):
+    CLAIMS = "PodsWithPVC"
+    WITHOUT_BUDGET = "PodsWithoutPDB"
+    RESOURCE_CLAIMS = "PodsWithResourceClaims"
+
+
+class EvictionMode(StrEnum):
+    ONLY_THRESHOLDS = "OnlyThresholdingResources"
+
+
+def _label_selector() -> SettingRule:
+    def read(value: object) -> Selector:
+        if not isinstance(value, dict):
+            raise InvalidSetting
+        try:
+            return selector_from_object(value)
+        except SelectorError as error:
+            raise InvalidSetting(str(error)) from None
+
+    return SettingRule("map", "a label selector with matchLabels and matchExpressions", read)
+
+
+_Flag = Annotated[bool, flag()]
+_Count = Annotated[int | None, integer(0)]
+_Text = Annotated[str, text()]
+_Map = Annotated[Mapping[str, Any], plugin_arguments()]
+_Pods = Annotated[Selector | None, _label_selector()]
+_Percents = Mapping[Annotated[str, resource_name()], Annotated[float, number(0, 100)]]
+
+
+T = TypeVar("T")
+
+
+def _block(kind: type[T]) -> type[T]:
+    """Make a class of settings, all of which are optional."""
+    kind.__pydantic_config__ = BLOCK_CONFIG  # type: ignore[attr-defined]
+    return dataclass(frozen=True, kw_only=True)(kind)
+
+
+@_block
+class _Names:
+    include: tuple[Namespace, ...] = ()
+    exclude: tuple[Namespace, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.include and self.exclude:
+            raise InvalidSetting("only one of include and exclude")
+
+
+@_block
+class _PodFilter:
+    """What most plugins have: which pods they consider."""
+
+    namespaces: _Names = field(default_factory=_Names)
+    label_selector: _Pods = None
+
+
+@_block
+class _Priority:
+    value: Annotated[int | None, integer(-(2**31))] = None
+    name: _Text = ""
+
+
+@_block
+class _Protections:
+    extra_enabled: tuple[Annotated[ExtraPodProtection, one_of(ExtraPodProtection)], ...] = ()
+    default_disabled: tuple[Annotated[PodProtection, one_of(PodProtection)], ...] = ()
+    config: _Map = field(default_factory=dict)
+
+
+@_block
+class _EvictorArgs:
+    node_selector: Annotated[str, selector("nodes", "pool=batch")] = ""
+    label_selector: _Pods = None
+    namespace_label_selector: _Pods = None
+    priority_threshold: _Priority = field(default_factory=_Priority)
+    node_fit: _Flag = False
+    min_replicas: _Count = None
+    min_pod_age: Annotated[timedelta | None, duration(timedelta())] = None
+    no_eviction_policy: Annotated[NoEvictionPolicy | None, one_of(NoEvictionPolicy)] = None
+    pod_protections: _Protections = field(default_factory=_Protections)
+    evict_local_storage_pods: _Flag = False
+    evict_daemon_set_pods: _Flag = False
+    evict_system_critical_pods: _Flag = False
+    ignore_pvc_pods: _Flag = False
+    ignore_pods_without_pdb: _Flag = False
+    evict_failed_bare_pods: _Flag = False
+
+
+@_block
+class _MetricsUtilization:
+    metrics_server: _Flag = False
+    source: Annotated[MetricsSource | None, one_of(MetricsSource)] = None
+    prometheus: _Map = field(default_factory=dict)
+
+
+@_block
+class _LowArgs:
+    thresholds: _Percents
+    target_thresholds: _Percents
+    use_deviation_thresholds: _Flag = False
+    number_of_nodes: _Count = None
+    metrics_utilization: _MetricsUtilization = field(default_factory=_MetricsUtilization)
+    evictable_namespaces: _Names = field(default_factory=_Names)
+    eviction_limits: _Map = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.thresholds or set(self.thresholds) != set(self.target_thresholds):
+            raise InvalidSetting("thresholds and targetThresholds for the same resources, at least one")
+        above = [name for name, low in self.thresholds.items() if low > self.target_thresholds[name]]
+        if above and not self.use_deviation_thresholds:
+            raise InvalidSetting(f"thresholds up to targetThresholds, also for {above[0]}")
+
+
+@_block
+class _HighArgs:
+    thresholds: _Percents
+    number_of_nodes: _Count = None
+    eviction_modes: tuple[Annotated[EvictionMode, one_of(EvictionMode)], ...] = ()
+    evictable_namespaces: _Names = field(default_factory=_Names)
+
+
+@_block
+class _DuplicatesArgs:
+    namespaces: _Names = field(default_factory=_Names)
+    exclude_owner_kinds: tuple[_Text, ...] = ()
+
+
+@_block
+class _LifeTimeArgs(_PodFilter):
+    owner_kinds: _Map = field(default_factory=dict)
+    max_pod_life_time_seconds: _Count = None
+    states: tuple[_Text, ...] = ()
+    conditions: tuple[_Map, ...] = ()
+    exit_codes: tuple[Annotated[int, integer(-(2**31))], ...] = ()
+    including_init_containers: _Flag = False
+    including_ephemeral_containers: _Flag = False
+
+
+@_block
+class _FailedArgs(_PodFilter):
+    exclude_owner_kinds: tuple[_Text, ...] = ()
+    min_pod_lifetime_seconds: _Count = None
+    reasons: tuple[_Text, ...] = ()
+    exit_codes: tuple[Annotated[int, integer(-(2**31))], ...] = ()
+    including_init_containers: _Flag = False
+
+
+@_block
+class _RestartsArgs(_PodFilter):
+    pod_restart_threshold: Annotated[int, integer(1)]
+    including_init_containers: _Flag = False
+    states: tuple[_Text, ...] = ()
+
+
+@_block
+class _NodeAffinityArgs(_PodFilter):
+    node_affinity_type: tuple[Annotated[NodeAffinityType, one_of(NodeAffinityType)], ...]
+
+
+@_block
+class _TaintsArgs(_PodFilter):
+    include_prefer_no_schedule: _Flag = False
+    excluded_taints: tuple[TaintName, ...] = ()
+    included_taints: tuple[TaintName, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.excluded_taints and self.included_taints:
+            raise InvalidSetting("only one of excludedTaints and includedTaints")
+
+
+@_block
+class _SpreadArgs(_PodFilter):
+    constraints: tuple[Annotated[SpreadAction, one_of(SpreadAction)], ...] = (SpreadAction.HARD,)
+    topology_balance_node_fit: _Flag = True
+
+
+_ARGS: Final[Mapping[EvictionPlugin, type]] = {
+    EvictionPlugin.EVICTOR: _EvictorArgs,
+    EvictionPlugin.HIGH: _HighArgs,
+    EvictionPlugin.LOW: _LowArgs,
+    EvictionPlugin.LIFE_TIME: _LifeTimeArgs,
+    EvictionPlugin.DUPLICATES: _DuplicatesArgs,
+    EvictionPlugin.FAILED: _FailedArgs,
+    EvictionPlugin.RESTARTS: _RestartsArgs,
+    EvictionPlugin.ANTI_AFFINITY: _PodFilter,
+    EvictionPlugin.NODE_AFFINITY: _NodeAffinityArgs,
+    EvictionPlugin.TAINTS: _TaintsArgs,
+    EvictionPlugin.SPREAD: _SpreadArgs,
+}
+
+_PluginName = Annotated[EvictionPlugin, one_of(EvictionPlugin)]
+
+
+@_block
+class _PluginSet:
+    enabled: tuple[_PluginName, ...] = ()
+    disabled: tuple[_Text, ...] = ()
+
+
+@_block
+class _Plugins:
+    presort: _PluginSet = field(default_factory=_PluginSet)
+    sort: _PluginSet = field(default_factory=_PluginSet)
+    deschedule: _PluginSet = field(default_factory=_PluginSet)
+    balance: _PluginSet = field(default_factory=_PluginSet)
+    filter: _PluginSet = field(default_factory=_PluginSet)
+    preevictionfilter: _PluginSet = field(default_factory=_PluginSet)
+
+
+@_block
+class _PluginConfig:
+    name: _PluginName
+    args: _Map = field(default_factory=dict)
+
+
+@_block
+class _Profile:
+    name: _Text = ""
+    plugin_config: tuple[_PluginConfig, ...] = ()
+    plugins: _Plugins = field(default_factory=_Plugins)
+
+
+@_block
+class _PrometheusServer:
+    url: _Text = ""
+    auth_token: _Map = field(default_factory=dict)
+
+
+@_block
+class _Provider:
+    source: Annotated[MetricsSource | None, one_of(MetricsSource)] = None
+    prometheus: _PrometheusServer = field(default_factory=_PrometheusServer)
+
+
+@_block
+class DeschedulerPolicy:
+    """The file as a whole, apart from the arguments of plugins."""
+
+    api_version: Annotated[str, text("descheduler/v1alpha2", r"descheduler/v1alpha2")]
+    kind: Annotated[str, text("DeschedulerPolicy", r"DeschedulerPolicy")]
+    profiles: tuple[_Profile, ...] = ()
+    node_selector: Annotated[Selector | None, selector("nodes", "pool=batch")] = None
+    max_no_of_pods_to_evict_per_node: _Count = None
+    max_no_of_pods_to_evict_per_namespace: _Count = None
+    max_no_of_pods_to_evict_total: _Count = None
+    eviction_failure_event_notification: _Flag = False
+    metrics_collector: Mapping[_Text, _Flag] = field(default_factory=dict)
+    metrics_providers: tuple[_Provider, ...] = ()
+    grace_period_seconds: _Count = None
+
+
+_PLUGIN_SETS: Final = ("deschedule", "balance", "filter", "preevictionfilter", "presort", "sort")
+
+
+@dataclass(frozen=True, slots=True)
+class DeschedulerPlugin:
+    """A plugin that some profile enables, with its arguments."""
+
+    plugin: EvictionPlugin
+    path: FieldPath
+    args: Any
+    enabled: bool
+
+
+def read_descheduler_policy(content: bytes, source: str) -> tuple[DeschedulerPolicy, list[DeschedulerPlugin]]:
+    """Return the policy and the arguments of all its plugins. Raise `ConfigurationError` with every fault."""
+    try:
+        document = read_document(content)
+    except UnreadableConfig as unreadable:
+        raise ConfigurationError(source, unreadable.faults) from None
+    if not isinstance(document.data, dict):
+        raise ConfigurationError(source, [ConfigFault((), document.data, "a map with a DeschedulerPolicy")])
+    faults: list[ConfigFault] = []
+    plugins: list[DeschedulerPlugin] = []
+    policy = _read(DeschedulerPolicy, document.data, (), faults)
+    if policy is not None and not faults:
+        for place, profile in enumerate(policy.profiles):
+            plugins += _plugins_of(profile, ("profiles", place), faults)
+    if policy is None or faults:
+        placed = [replace(fault, line=document.line(fault.path)) for fault in faults]
+        raise ConfigurationError(source, sorted(placed, key=lambda fault: (fault.line or 0, str(fault))))
+    return policy, plugins
+
+
+def _plugins_of(profile: _Profile, path: FieldPath, faults: list[ConfigFault]) -> Iterator[DeschedulerPlugin]:
+    enabled = {name for each in _PLUGIN_SETS for name in getattr(profile.plugins, each).enabled}
+    enabled.add(EvictionPlugin.EVICTOR)
+    for place, entry in enumerate(profile.plugin_config):
+        at = (*path, "pluginConfig", place, "args")
+        args = _read(_ARGS[entry.name], entry.args, at, faults)
+        yield DeschedulerPlugin(entry.name, at, args, entry.name in enabled)
+    for name in sorted(enabled - {entry.name for entry in profile.plugin_config}):
+        at = (*path, "plugins", str(name))
+        yield DeschedulerPlugin(name, at, _read(_ARGS[name], {}, at, faults), enabled=True)
+
+
+def _read(block: type[T], data: Mapping[str, Any], path: FieldPath, faults: list[ConfigFault]) -> T | None:
+    """Return the block, and add its faults to the others."""
+    # Only arguments of plugins have a type that says nothing.
+    given = data if not path else {key: data[key] for key in data if key not in ("apiVersion", "kind")}
+    try:
+        found, wrong = read_block(block, given, (), path)
+    except IncompleteBlock as incomplete:
+        faults += incomplete.faults
+        return None
+    faults += wrong
+    return found

@@ -1,0 +1,125 @@
+"""The plan that moves pods back to where they were before some of the migrations in the history.
+
+A pod that moved several times goes back to where it was before the first of the selected moves, and is found
+by following each move to the pod that took its place. Pods that no longer exist, and nodes that no longer may
+take them, are refused with the reason, as in every plan.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from rescheduler.api.migration_journal import JournalEntry
+from rescheduler.api.podmigration import MANUAL
+from rescheduler.cluster.snapshot import Snapshot
+from rescheduler.config.policy import Policy
+from rescheduler.config.profiles import replace_settings
+from rescheduler.planner.plan import Plan, Rejection
+from rescheduler.planner.plan_builder import build_plan
+from rescheduler.planner.reasons import Reason
+from rescheduler.strategies.strategy import Proposal, ProposedMove, View
+
+__all__ = ["ReturnMove", "build_undo_plan", "moves_to_undo"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnMove:
+    """A pod that selected migrations have moved, and the node that it came from."""
+
+    pod: str
+    """`namespace/name` of the pod that is there now; empty if the history does not say which."""
+    uid: str
+    node: str
+    migration: str
+    """The last migration of it."""
+
+
+def moves_to_undo(
+    history: Iterable[JournalEntry], is_selected: Callable[[JournalEntry], bool]
+) -> list[ReturnMove]:
+    """Return where the pods of the selected migrations are now, and where they come from.
+
+    Later migrations that are not selected count, too: they tell which pod is there now.
+    """
+    found: dict[str, ReturnMove] = {}
+    lost: list[ReturnMove] = []
+    for entry in sorted(history, key=lambda entry: (entry.finished_at, entry.uid)):
+        earlier = found.pop(entry.pod_uid, None) if entry.is_completed else None
+        if not entry.is_completed or (earlier is None and not is_selected(entry)):
+            continue
+        origin = entry.source if earlier is None else earlier.node
+        if not entry.successor_uid:
+            lost.append(ReturnMove("", "", origin, entry.migration))
+            continue
+        pod = f"{entry.namespace}/{entry.successor}"
+        found[entry.successor_uid] = ReturnMove(pod, entry.successor_uid, origin, entry.migration)
+    return [*found.values(), *lost]
+
+
+def build_undo_plan(
+    snapshot: Snapshot, policy: Policy, returns: Sequence[ReturnMove], *, steered: bool, guarded: bool
+) -> Plan:
+    """Return a plan that moves these pods back, as far as the rules allow it now."""
+    there, refused = [], []
+    for each in returns:
+        row = snapshot.pods.row.get(each.pod) if each.pod else None
+        if row is None or snapshot.pods.records[row].uid != each.uid:
+            words = "the pod that the migration made no longer exists"
+            refused.append(Rejection(each.pod or each.migration, Reason.GONE, each.migration, words))
+        elif snapshot.pods.records[row].node != each.node:
+            there.append((row, each))
+    wanted = replace_settings(
+        policy,
+        max_reschedule_pods=max(1, len(there)),
+        failed_pods=replace(policy.failed_pods, enabled=False),
+    )
+    made = build_plan(snapshot, wanted, [_MoveBack(there)], steered=steered, guarded=guarded)
+    counts = dict(made.refused_counts)
+    if refused:
+        counts[Reason.GONE] = counts.get(Reason.GONE, 0) + len(refused)
+    return replace(made, refused=(*made.refused, *refused), refused_counts=counts)
+
+
+class _MoveBack:
+    """Proposes each pod's way back, in the order of the history; the planner finds the order of execution."""
+
+    name: ClassVar[str] = MANUAL
+
+    def __init__(self, returns: Sequence[tuple[int, ReturnMove]]) -> None:
+        self._returns = dict(returns)
+
+    def propose(self, view: View) -> Iterator[Proposal]:
+        done: set[int] = set()
+        for row in self._returns:
+            if row in done:
+                continue
+            members = [each for each in view.moves_with(row) if each in self._returns] or [row]
+            done.update(members)
+            moves = [self._move(view, each) for each in members]
+            if all(moves):
+                yield Proposal(tuple(move for move in moves if move is not None))
+
+    def _move(self, view: View, row: int) -> ProposedMove | None:
+        back = self._returns[row]
+        node = view.snapshot.nodes.row.get(back.node)
+        if node is not None and view.placement.position[row] == node:
+            return None  # by an earlier proposal of this plan
+        if not view.may_move(row):
+            return None
+        if node is None:
+            view.report_staying(row, Reason.TARGET_UNFIT, f"node {back.node} no longer exists")
+            return None
+        if not view.may_go(row, node):
+            view.report_staying(row, Reason.TARGET_UNFIT, _why_unfit(view, row, node))
+            return None
+        return ProposedMove(row, node, f"undo of {back.migration.partition('/')[2]}", 0.0)
+
+
+def _why_unfit(view: View, row: int, node: int) -> str:
+    name = view.snapshot.nodes.records[node].name
+    if not view.open[node]:
+        return f"{name} is not Ready, is cordoned, or is being emptied"
+    stays = view.handover(row).source_stays
+    refusals = view.placement.refusals(row, node, source_stays=stays)
+    detail = "; ".join(f"{', '.join(each.reasons)} {each.detail}".rstrip() for each in refusals)
+    return f"{name}: {detail or 'pods of its workload keep failing there'}"

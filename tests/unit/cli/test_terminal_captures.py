@@ -1,0 +1,147 @@
+"""Commands on terminals of 60, 80, 120 and 200 columns: no line breaks, and no name is cut."""
+
+import json
+
+import pytest
+
+from rescheduler.cli.cluster_source import print_note
+from tests.building import cluster as cluster_builder
+from tests.unit.cli.conftest import SAVED_AT
+from tests.unit.cli.live_cluster import living_objects, write_config
+from tests.unit.cli.simulated_server import served
+from tests.unit.cli.terminal_capture import captured, captured_errors
+from tests.unit.cluster.sources.rich_cluster import complete, saved
+
+WIDTHS = [60, 80, 120, 200]
+NODE = "ip-10-0-1-{}.eu-west-1.compute.internal"
+
+
+@pytest.fixture(scope="module")
+def long_names(tmp_path_factory):
+    """A saved cluster with names as clouds and companies choose them."""
+    made = cluster_builder()
+    for number in range(4):
+        made.node(NODE.format(20 + number))
+    made.deployment("checkout-production/payments-gateway", replicas=8, on=[NODE.format(20)], cpu="700m")
+    made.stateful_set("checkout-production/ledger", replicas=2, on=[NODE.format(21)], cpu="1")
+    file = tmp_path_factory.mktemp("saved") / "cluster.json"
+    file.write_text(json.dumps(saved(complete(made.objects), saved_at=SAVED_AT)))
+    return file
+
+
+def check(capture, width, *names):
+    """Every line fits, and the names are there as a whole."""
+    too_wide = [line for line in capture.written if len(line) > width]
+    assert not too_wide, capture.text
+    for name in names:
+        assert any(name in line for line in capture.lines), f"{name} is cut:\n{capture.text}"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        pytest.param(
+            ["plan"],
+            [NODE.format(20), NODE.format(23), "checkout-production/payments-gateway-1-0"],
+            id="plan",
+        ),
+        pytest.param(
+            ["explain", "pod", "checkout-production/ledger-0"],
+            ["checkout-production/ledger-0", NODE.format(21), NODE.format(22)],
+            id="explain a pod",
+        ),
+        pytest.param(
+            ["explain", "node", NODE.format(20)],
+            [NODE.format(20), "checkout-production/payments-gateway-1-7"],
+            id="explain a node",
+        ),
+    ],
+)
+def test_a_saved_cluster(long_names, command, names, width):
+    check(captured(*command, "--from", long_names, width=width), width, *names)
+
+
+@pytest.fixture(scope="module")
+def drained(tmp_path_factory):
+    """The kubeconfig and the configuration of a cluster in which a node has been drained."""
+    folder = tmp_path_factory.mktemp("drained")
+    web = {
+        "namespace": "checkout",
+        "name": "payments-gateway",
+        "cpu": "900m",
+        "on": {"eu-west-1-compute-internal-1": 2},
+    }
+    pools = [{"name": "eu-west-1-compute-internal", "count": 3, "cpu": 4, "memory": "8Gi"}]
+    config = write_config(folder / "config.json")
+    objects = living_objects({"seed": 5, "pools": pools, "workloads": [web]})
+    with served(objects, folder / "kubeconfig", alive=True) as kubeconfig:
+        shown = captured(
+            "drain",
+            "eu-west-1-compute-internal-1",
+            "--install",
+            "--kubeconfig",
+            kubeconfig,
+            "--config",
+            config,
+            width=60,
+        )
+        yield kubeconfig, shown
+
+
+def test_a_drain_of_60_columns(drained):
+    check(drained[1], 60, "eu-west-1-compute-internal-1")
+    assert "empty" in drained[1].text
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("command", ["status", "migrations", "history"])
+def test_a_live_cluster(run, drained, command, width):
+    kubeconfig, _ = drained
+    listed = run("migrations", "--kubeconfig", kubeconfig, "-o", "jsonpath={.items[*].metadata.name}").stdout
+    capture = captured(command, "--kubeconfig", kubeconfig, width=width)
+    assert listed
+    check(capture, width, *(f"checkout/{name}" for name in listed.split()))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    "cpu", [pytest.param("3500m", id="fits now"), pytest.param("9", id="fits nowhere, with a reason")]
+)
+def test_the_fit_of_a_pod(long_names, tmp_path, cpu, width):
+    """The node is what the user wants to know: it is never cut."""
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "model-training-with-a-long-name-0", "namespace": "checkout-production"},
+        "spec": {"containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}]},
+    }
+    (tmp_path / "pod.json").write_text(json.dumps(pod))
+    capture = captured("fit", "-f", tmp_path / "pod.json", "--from", long_names, width=width)
+    node = [NODE.format(21)] if cpu == "3500m" else []
+    check(capture, width, "checkout-production/model-training-with-a-long-name-0", *node)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_drain_that_is_only_shown(drained, width):
+    kubeconfig, _ = drained
+    node = "eu-west-1-compute-internal-2"
+    arguments = ("drain", node, "--dry-run", "--kubeconfig", kubeconfig, "--defaults")
+    check(captured(*arguments, width=width), width, node)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_an_undo_that_is_only_shown(drained, width):
+    kubeconfig, _ = drained
+    arguments = ("undo", "--since", "1h", "--dry-run", "--kubeconfig", kubeconfig, "--defaults")
+    capture = captured(*arguments, width=width)
+    check(capture, width, "checkout/payments-gateway-", "eu-west-1-compute-internal-1")
+    assert "Dry run: nothing was changed." in capture.text
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_note_is_not_broken_within_a_word(width):
+    """As a terminal does with a line that is too long."""
+    shown = captured_errors(lambda: print_note("a note of " + "many words " * 30), width=width)
+    assert len(shown.lines) > 1
+    assert set(shown.text.split()) == {"note:", "a", "note", "of", "many", "words"}

@@ -1,0 +1,232 @@
+"""`rescheduler top` with Textual's pilot, on a simulated cluster over HTTP."""
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from rescheduler.api.daemon_status import DaemonStatus, DryRunEvidence, Halt, HaltReason
+from rescheduler.cli.commands.top_command import LiveTop
+from rescheduler.cli.top_screen import (
+    Confirmation,
+    MoveRow,
+    NodeRow,
+    TextPage,
+    TopScreen,
+    TopState,
+    sorted_nodes,
+)
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.config.policy import Configuration, Policy, UsageSource
+from rescheduler.daemon.components import Rescheduler
+from rescheduler.daemon.own_objects import read_state, write_status
+from rescheduler.install.cluster_installation import install_definition
+from rescheduler.kube.access import cluster_config
+from rescheduler.kube.client import Client
+from rescheduler.kube.http_transport import HttpTransport
+from rescheduler.migrations.controller.plan_execution import podmigration_for
+from tests.unit.daemon.test_dry_run import NOW
+
+HOME = "kube-system"
+POLICY = Policy(usage_source=UsageSource.REQUESTS, min_pod_age=timedelta())
+
+
+@contextlib.asynccontextmanager
+async def shown(kubeconfig, size=(120, 40)):
+    """Yields the client, the screen and the pilot, on a cluster without a daemon."""
+    async with HttpTransport(cluster_config.load_cluster_access(str(kubeconfig))) as network:
+        client = Client(network)
+        await install_definition(client)
+        rescheduler = Rescheduler(client, Configuration(policy=POLICY), lease_at=f"{HOME}/rescheduler")
+        async with rescheduler.watching(), rescheduler.checking() as checker:
+            screen = TopScreen(LiveTop(rescheduler, checker, HOME), interval_s=0.2)
+            async with screen.run_test(size=size) as pilot:
+                await until(pilot, lambda: screen.refreshes)
+                yield client, screen, pilot
+
+
+async def until(pilot, holds, timeout_s=60):
+    async with asyncio.timeout(timeout_s):
+        while not holds():
+            await pilot.pause(0.05)
+
+
+def text_of(screen, query):
+    return str(screen.screen.query_one(query).render())
+
+
+async def test_nodes_are_sorted_filtered_and_explained_with_their_pods(cluster):
+    async with shown(cluster) as (_, screen, pilot):
+        nodes = screen.query_one("#nodes")
+        names = [row.key.value for row in nodes.ordered_rows]
+        assert len(names) > 1
+        for _ in range(3):
+            await pilot.press("s")
+        assert [row.key.value for row in nodes.ordered_rows] == sorted(names)
+        await pilot.press("slash", *names[0], "enter")
+        assert [row.key.value for row in nodes.ordered_rows] == [names[0]]
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(screen.screen, TextPage))
+        assert names[0] in text_of(screen, "#page")
+        await pilot.press("enter")
+        await until(pilot, lambda: len(screen.screen_stack) == 3)
+        assert "shop/" in text_of(screen, "#page")
+
+
+async def test_the_plan_is_one_key_away(cluster):
+    async with shown(cluster) as (_, screen, pilot):
+        await pilot.press("p")
+        await until(pilot, lambda: isinstance(screen.screen, TextPage))
+        assert "LoadBalancing" in text_of(screen, "#page")
+        await pilot.press("escape")
+        assert len(screen.screen_stack) == 1
+
+
+async def test_pause_and_resume_ask_first(cluster):
+    async with shown(cluster) as (client, screen, pilot):
+        await pilot.press("P")
+        await until(pilot, lambda: isinstance(screen.screen, Confirmation))
+        await pilot.press("n")
+        assert not (await read_state(client, HOME))[0].paused
+        await pilot.press("P")
+        await until(pilot, lambda: isinstance(screen.screen, Confirmation))
+        await pilot.press("y")
+        await until(pilot, lambda: "Paused by " in text_of(screen, "#summary"))
+        assert (await read_state(client, HOME))[0].paused
+        await pilot.press("R")
+        await until(pilot, lambda: isinstance(screen.screen, Confirmation))
+        await pilot.press("y")
+        await until(pilot, lambda: "Paused by " not in text_of(screen, "#summary"))
+
+
+async def test_a_move_is_shown_with_its_step_and_can_be_cancelled(cluster):
+    async with shown(cluster) as (client, screen, pilot):
+        move = screen._source._last.plan.moves[0]
+        item = await client.create(POD_MIGRATIONS, podmigration_for(move, 0.0))
+        key = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+        moves = screen.query_one("#moves")
+        await until(pilot, lambda: moves.row_count)
+        assert [str(cell) for cell in moves.get_row(key)][1] == "Queued"
+        moves.focus()
+        await pilot.press("c")
+        await until(pilot, lambda: isinstance(screen.screen, Confirmation))
+        await pilot.press("y")
+
+        async def is_cancelled():
+            found = (await client.list(POD_MIGRATIONS)).items
+            return not found or found[0]["metadata"].get("deletionTimestamp")
+
+        async with asyncio.timeout(60):
+            while not await is_cancelled():
+                await pilot.pause(0.05)
+
+
+async def test_halts_are_shown_and_text_from_the_cluster_is_no_markup(cluster):
+    async with shown(cluster) as (client, screen, pilot):
+        halt = Halt(HaltReason.FAILURE_RATIO, NOW, "[red]4 of 4[/red] failed\x1b[2J", "soon")
+        await write_status(client, HOME, DaemonStatus(leader="d-1", version="1", halts=(halt,)))
+        await until(pilot, lambda: "Halted: FailureRatio" in text_of(screen, "#summary"))
+        assert "[red]4 of 4[/red] failed" in text_of(screen, "#summary")
+        assert "\x1b" not in text_of(screen, "#summary")
+
+
+async def test_a_dry_run_is_shown_with_the_age_of_its_status(cluster):
+    """A daemon that has ended leaves its last status behind."""
+    async with shown(cluster) as (client, screen, pilot):
+        updated = datetime.now(UTC) - timedelta(minutes=5)
+        evidence = DryRunEvidence(NOW, 1)
+        await write_status(client, HOME, DaemonStatus(leader="d-1", updated=updated, dry_run=evidence))
+        await until(pilot, lambda: "dry run by d-1" in text_of(screen, "#summary"))
+        assert "would have moved 1 pod, status written 5m" in text_of(screen, "#summary")
+
+
+class Fixed:
+    """A source that needs no cluster."""
+
+    def __init__(self, error=None):
+        self.error = error
+
+    async def current_state(self):
+        if self.error:
+            raise self.error
+        nodes = tuple(NodeRow(f"worker-{n}", 10.0 * n, 90.0 - 10 * n, n, "Ready") for n in range(8))
+        move = MoveRow(
+            "shop/web-1-abc", "copy ready, settling 6/10 s", "8s", "worker-1 → worker-2", "why", False
+        )
+        return TopState(("Daemon: d-1",), nodes, (move,))
+
+
+async def test_a_cluster_that_can_not_be_read_is_reported_and_asked_again():
+    source = Fixed(ConnectionError("no route"))
+    screen = TopScreen(source, interval_s=0.05)
+    async with screen.run_test() as pilot:
+        await until(pilot, lambda: "Can't read the cluster: no route" in text_of(screen, "#summary"))
+        source.error = None
+        await until(pilot, lambda: "Daemon: d-1" in text_of(screen, "#summary"))
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+async def test_it_fits_terminals_of_any_width(width):
+    screen = TopScreen(Fixed())
+    async with screen.run_test(size=(width, 24)) as pilot:
+        await until(pilot, lambda: screen.refreshes)
+        assert screen.query_one("#nodes").size.width <= width
+        assert screen.query_one("#moves").size.height >= 3
+
+
+def test_the_most_loaded_node_comes_first():
+    rows = [NodeRow("b", 1, 9, 1, ""), NodeRow("a", 1, 2, 3, ""), NodeRow("c", 5, 1, 1, "")]
+    assert [row.name for row in sorted_nodes(rows, "cpu", "")] == ["c", "a", "b"]
+    assert [row.name for row in sorted_nodes(rows, "memory", "")] == ["b", "a", "c"]
+    assert [row.name for row in sorted_nodes(rows, "name", "A")] == ["a"]
+
+
+def test_without_a_terminal_it_names_the_other_command(run):
+    found = run("top")
+    assert found.exit_code == 2
+    assert "run: rescheduler status" in found.stderr
+
+
+LONG = "ip-10-0-1-{}.eu-west-1.compute.internal"
+
+
+class LongNames:
+    """A source with names as clouds and companies choose them."""
+
+    async def current_state(self):
+        nodes = tuple(NodeRow(LONG.format(n), 40.0 + n, 20.0, 7, "Ready, cordoned") for n in range(20, 24))
+        move = MoveRow(
+            "checkout-production/payments-gateway-64894ddd79-2n6s4-x7k2p9qd",
+            "copy ready, settling 6/10 s",
+            "12s",
+            f"{LONG.format(20)} → {LONG.format(23)}",
+            "cpu: source 85.0%, target 45.0%",
+            is_finished=False,
+        )
+        return TopState(("Daemon: none",), nodes, (move,))
+
+
+def lines_of(screen):
+    return ["".join(segment.text for segment in strip) for strip in screen.screen._compositor.render_strips()]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+async def test_names_are_whole_on_every_terminal(width):
+    """They are what the next command needs. Bars get shorter, and nodes go below the migration."""
+    screen = TopScreen(LongNames(), interval_s=60)
+    async with screen.run_test(size=(width, 30)) as pilot:
+        await until(pilot, lambda: screen.refreshes)
+        await until(pilot, lambda: "Quit" in "".join(lines_of(screen)))
+        lines = lines_of(screen)
+    text = "\n".join(lines)
+    assert max(map(len, lines)) == width
+    for name in (
+        LONG.format(21),
+        LONG.format(20) + " →",
+        LONG.format(23),
+        "checkout-production/payments-gateway-64894ddd79-2n6s4-x7k2p9qd"[: width - 2],
+    ):
+        assert name in text, text
+    assert "settling 6/10 s" in text, text
+    assert "63%" in text

@@ -1,0 +1,159 @@
+"""Nodes that give a signal are emptied at once; what is left at their deadline, and virtual machines, are
+evicted without a move."""
+
+from datetime import timedelta
+
+import pytest
+
+from kubesim.apiserver.api_messages import object_response
+from rescheduler.api.well_known_names import MAINTENANCE_LABEL
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.config.policy_blocks import EvacuationSignal
+from rescheduler.kube.api_resources import EVENTS, merge_patch
+from tests.stories.sandbox import node_of
+
+HOUR = timedelta(hours=1)
+SPOT = EvacuationSignal(taint="example.com/spot", deadline=timedelta(minutes=2))
+TRIGGERED = (
+    'admission webhook "virt-launcher-eviction-interceptor.kubevirt.io" denied the request: '
+    'Eviction triggered evacuation of VMI "shop/vm"'
+)
+
+
+async def interrupt(client, node, *, on=True):
+    taints = [{"key": "example.com/spot", "effect": "NoSchedule"}] if on else []
+    await client.patch(NODES, node, merge_patch({"spec": {"taints": taints}}))
+
+
+async def names_on(client, node):
+    return [
+        pod.name for pod in (await client.list(PODS)).items if pod.node == node and not pod.is_terminating
+    ]
+
+
+@pytest.fixture
+def reasons(client):
+    async def found(node):
+        events = (await client.list(EVENTS)).items
+        return {each["reason"] for each in events if each["involvedObject"]["name"] == node}
+
+    return found
+
+
+async def test_a_spot_interruption_moves_pods_without_waiting_for_the_next_check(
+    make_moves, start, client, migrations, eventually, server, reasons
+):
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(2)
+    source = node_of((await moves.sandbox.pods())[0])
+    running = await start(enabled_strategies=(), evacuate_on=(SPOT,), rescheduling_interval=HOUR)
+    await running.until_checked(1)
+    began = server.clock.now()
+    await interrupt(client, source)
+
+    async def is_empty():
+        return not await names_on(client, source)
+
+    await eventually(is_empty, 100)
+    assert server.clock.now() - began < SPOT.deadline
+    found = await migrations()
+    assert {(each.spec.strategy, each.spec.handover) for each in found} == {("Evacuation", "Adopt")}
+    assert all(abs(each.spec.deadline - began - SPOT.deadline) < timedelta(seconds=5) for each in found)
+    assert (await client.get(NODES, source)).unschedulable
+    await eventually(lambda: _has(reasons, source, "MaintenanceEmptying"))
+
+
+async def _has(reasons, node, reason):
+    return reason in await reasons(node)
+
+
+async def test_a_pod_without_a_target_is_evicted_at_the_deadline_and_not_before(
+    make_moves, start, client, eventually, server, reasons
+):
+    moves = await make_moves(2)
+    await moves.sandbox.deployment(1)
+    (pod,) = await moves.sandbox.pods()
+    source = node_of(pod)
+    await moves.sandbox.cordon(*(each for each in moves.sandbox.nodes if each != source))
+    await start(enabled_strategies=(), evacuate_on=(SPOT,))
+    began = server.clock.now()
+    await interrupt(client, source)
+
+    async def is_evicted():
+        return not await names_on(client, source)
+
+    await eventually(is_evicted, 300)
+    waited = server.clock.now() - began
+    assert timedelta(minutes=2) <= waited < timedelta(minutes=2, seconds=40)
+    await eventually(lambda: _has(reasons, source, "PodEvicted"))
+
+
+async def test_a_node_whose_interruption_was_a_false_alarm_keeps_its_pods(
+    make_moves, start, client, eventually
+):
+    moves = await make_moves(2)
+    await moves.sandbox.deployment(1)
+    (pod,) = await moves.sandbox.pods()
+    source = node_of(pod)
+    await moves.sandbox.cordon(*(each for each in moves.sandbox.nodes if each != source))
+    running = await start(enabled_strategies=(), evacuate_on=(SPOT,))
+    await interrupt(client, source)
+
+    async def is_cordoned():
+        return (await client.get(NODES, source)).unschedulable
+
+    await eventually(is_cordoned)
+    await interrupt(client, source, on=False)
+    await running.until_checked(len(running.received.checks) + 8)
+    assert await names_on(client, source) == [pod["metadata"]["name"]]
+    assert not await is_cordoned()
+
+
+async def test_a_virtual_machine_is_left_to_kubevirt_and_counts_as_in_progress(
+    make_moves, start, client, server, eventually, reasons, status
+):
+    moves = await make_moves(2)
+    node = moves.sandbox.nodes[0]
+    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "vm", "uid": "1"}
+    await moves.sandbox.pod(
+        "virt-launcher-vm", metadata={"ownerReferences": [{**owner, "controller": True}]}, nodeName=node
+    )
+    asked = []
+
+    running = await start(enabled_strategies=("NodeMaintenance",))
+
+    async def with_kubevirt(method, target, headers, body):
+        if "virt-launcher-vm/eviction" not in target:
+            return await server.handle(method, target, headers, body)
+        asked.append(target)
+        answer = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "code": 429,
+            "message": TRIGGERED,
+        }
+        return object_response(429, answer, {})
+
+    running.line.handle = with_kubevirt
+    await client.patch(NODES, node, merge_patch({"metadata": {"labels": {MAINTENANCE_LABEL: "true"}}}))
+    await eventually(lambda: _has(reasons, node, "EvictionInProgress"))
+    await eventually(lambda: _asked_again(asked))
+
+    async def reported():
+        found = await status()
+        return found is not None and found.maintenance
+
+    (state,) = await eventually(reported)
+    assert (state.left, state.blocked) == (1, ())
+    # KubeVirt has live-migrated the virtual machine.
+    running.line.handle = server.handle
+    await eventually(lambda: _is_gone(client, node))
+
+
+async def _asked_again(asked):
+    return len(asked) > 2
+
+
+async def _is_gone(client, node):
+    return not await names_on(client, node)

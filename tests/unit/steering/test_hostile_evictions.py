@@ -1,0 +1,268 @@
+"""Attempts to misuse safe evictions, on a simulated cluster with the real webhook."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rescheduler.api.podmigration import EVICTION
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.config.policy import Policy, SafeEvictions
+from rescheduler.kube import errors
+from rescheduler.kube.api_resources import NAMESPACES, STATEFUL_SETS, Object, merge_patch
+from rescheduler.kube.client import Client
+from rescheduler.steering.steering_server import SteeringServer
+from rescheduler.steering.webhook.eviction_guard import EvictionGuard
+from tests.unit.steering.test_eviction_guard import READY, lead, migrations, put_status, run_web
+
+POD = "shop/web-1-0"
+
+
+def review(name: str = "web-1-0", namespace: str = "shop", **more: Any) -> bytes:
+    request = {
+        "uid": "1", "name": name, "namespace": namespace, "operation": "CREATE", "subResource": "eviction",
+        "userInfo": {"username": "alice"}, "object": {}, **more,
+    }  # fmt: skip
+    return json.dumps({"request": request}).encode()
+
+
+def guard_of(webhook: SteeringServer) -> EvictionGuard:
+    guard = webhook._service.evictions
+    assert guard is not None
+    return guard
+
+
+def is_held(webhook: SteeringServer, body: bytes) -> bool:
+    return not json.loads(guard_of(webhook).answer(body))["response"]["allowed"]
+
+
+class Clock:
+    """The time of the webhook, which a test moves on."""
+
+    def __init__(self) -> None:
+        self.passed = timedelta()
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self.passed
+
+
+@pytest.fixture
+async def webhook(client: Client, guarded: Any) -> AsyncIterator[SteeringServer]:
+    await run_web(client)
+    await lead(client)
+    async with guarded(Policy(safe_evictions=SafeEvictions(deadline=timedelta(minutes=10)))) as made:
+        yield made
+
+
+# -- block a drain
+
+
+async def test_deleting_the_record_does_not_restart_the_deadline(
+    client: Client, webhook: SteeringServer, eventually: Any
+) -> None:
+    """A tenant deletes the PodMigration again and again, so that the eviction is held again each time."""
+    clock = Clock()
+    guard_of(webhook)._now = clock.now
+    for _ in range(4):
+        assert is_held(webhook, review())
+        (made,) = await eventually(lambda: migrations(client))
+        await client.delete(POD_MIGRATIONS, f"shop/{made['metadata']['name']}")
+        await eventually(lambda: _is_forgotten(webhook))
+        clock.passed += timedelta(minutes=3)
+    assert not is_held(webhook, review()), "twelve minutes after the first"
+
+
+async def _is_forgotten(webhook: SteeringServer) -> bool:
+    return not guard_of(webhook)._caches._of_pod
+
+
+async def test_a_record_that_another_client_made_first_holds_nothing_for_longer(
+    client: Client, webhook: SteeringServer, eventually: Any
+) -> None:
+    """A tenant takes the name of the PodMigration, with a spec that never moves anything."""
+    pod = await client.get(PODS.as_json, POD)
+    uid = pod["metadata"]["uid"]
+    taken: Object = {
+        "apiVersion": POD_MIGRATIONS.api_version,
+        "kind": POD_MIGRATIONS.kind,
+        "metadata": {"namespace": "shop", "name": f"eviction-{uid}"},
+        "spec": {
+            "pod": {"name": "other", "uid": "other"}, "sourceNode": "n1", "strategy": EVICTION,
+            "handover": "Adopt",
+        },
+    }  # fmt: skip
+    await client.create(POD_MIGRATIONS, taken)
+    clock = Clock()
+    guard_of(webhook)._now = clock.now
+    assert is_held(webhook, review())
+    clock.passed = timedelta(minutes=10)
+    assert not is_held(webhook, review())
+    assert len(await migrations(client)) == 1
+
+
+# -- loops and double moves
+
+
+async def test_a_storm_of_evictions_records_one_move(
+    client: Client, webhook: SteeringServer, eventually: Any
+) -> None:
+    async def evict() -> None:
+        with contextlib.suppress(errors.Overloaded):
+            await client.with_quick_retries().evict(POD)
+
+    await asyncio.gather(*(evict() for _ in range(30)))
+    await eventually(lambda: migrations(client))
+    assert len(await migrations(client)) == 1
+    assert (await client.get(PODS.as_json, POD))["metadata"].get("deletionTimestamp") is None
+
+
+async def test_a_pod_that_is_moving_gets_no_second_move(
+    client: Client, webhook: SteeringServer, eventually: Any
+) -> None:
+    """Balancing moves it already: that move is waited for."""
+    pod = await client.get(PODS.as_json, POD)
+    running: Object = {
+        "apiVersion": POD_MIGRATIONS.api_version,
+        "kind": POD_MIGRATIONS.kind,
+        "metadata": {"namespace": "shop", "name": "balancing"},
+        "spec": {
+            "pod": {"name": "web-1-0", "uid": pod["metadata"]["uid"]}, "sourceNode": "n1",
+            "targetNode": "n2", "strategy": "LoadBalancing",
+        },
+    }  # fmt: skip
+    made = await client.create(POD_MIGRATIONS, running)
+    status = {"phase": "InProgress", "step": "Starting", "handover": "Adopt", "targetNode": "n2"}
+    await client.replace(POD_MIGRATIONS.status, {**made, "status": status})
+
+    async def knows() -> bool:
+        known = guard_of(webhook)._caches._of_pod.get(pod["metadata"]["uid"], {})
+        return any(each.status.step == "Starting" for each in known.values())
+
+    await eventually(knows)
+    with pytest.raises(errors.Overloaded, match="is being moved to n2 first: PodMigration balancing"):
+        await client.with_quick_retries().evict(POD)
+    assert len(await migrations(client)) == 1
+
+
+async def test_the_copy_of_a_move_is_not_moved_itself(
+    client: Client, webhook: SteeringServer, eventually: Any
+) -> None:
+    """An eviction of the copy is up to its budget: a move of a move would never end."""
+    owner = {
+        "apiVersion": POD_MIGRATIONS.api_version, "kind": POD_MIGRATIONS.kind, "name": "eviction-1",
+        "uid": "1", "controller": True,
+    }  # fmt: skip
+    about = {"namespace": "shop", "name": "copy", "labels": {"app": "web"}, "ownerReferences": [owner]}
+    spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "n1"}
+    await client.create(PODS.as_json, {"metadata": about, "spec": spec})
+    await put_status(client, PODS.as_json, "shop/copy", {"phase": "Running", "conditions": READY})
+
+    async def knows() -> bool:
+        known = guard_of(webhook)._caches.pod("shop/copy")
+        return known is not None and known.is_ready
+
+    await eventually(knows)
+    assert not is_held(webhook, review("copy"))
+    assert not await migrations(client)
+
+
+# -- two replicas of the webhook
+
+
+async def test_two_replicas_never_let_two_pods_of_a_set_go_at_once(
+    client: Client,
+    webhook: SteeringServer,
+    guarded: Any,
+    eventually: Any,
+) -> None:
+    """Two clients drain two nodes, and each reaches another replica at the same moment."""
+    await _run_set(client, pods=3)
+    async with guarded() as other:
+        for each in (webhook, other):
+            await eventually(lambda each=each: _knows_set(each))
+        held = {name: is_held(each, review(name)) for each, name in ((webhook, "db-0"), (other, "db-1"))}
+        assert held == {"db-0": True, "db-1": False}, "the highest ordinal goes first, whichever is asked"
+
+
+async def _run_set(client: Client, pods: int) -> None:
+    """A StatefulSet of which each pod is on a cordoned node of its own."""
+    about = {"namespace": "shop", "name": "db"}
+    labels = {"app": "db"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicas": pods, "selector": {"matchLabels": labels}, "serviceName": "db", "template": template}
+    made = await client.create(STATEFUL_SETS, {"metadata": about, "spec": spec})
+    await put_status(client, STATEFUL_SETS, "shop/db", {"replicas": pods, "readyReplicas": pods})
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "controller": True}
+    owner["uid"] = made["metadata"]["uid"]
+    for number in range(pods):
+        node, name = f"node-{number}", f"db-{number}"
+        is_drained = number < 2
+        await client.create(NODES.as_json, {"metadata": {"name": node}, "spec": {}})
+        await put_status(client, NODES.as_json, node, {"conditions": READY})
+        if is_drained:
+            await client.patch(NODES, node, merge_patch({"spec": {"unschedulable": True}}))
+        metadata = {"namespace": "shop", "name": name, "labels": labels, "ownerReferences": [owner]}
+        await client.create(
+            PODS.as_json, {"metadata": metadata, "spec": {**template["spec"], "nodeName": node}}
+        )
+        await put_status(client, PODS.as_json, f"shop/{name}", {"phase": "Running", "conditions": READY})
+
+
+async def _knows_set(webhook: SteeringServer) -> bool:
+    caches = guard_of(webhook)._caches
+    pod = caches.pod("shop/db-2")
+    set_of = None if pod is None else caches._workload("shop", pod.owner)
+    return pod is not None and pod.is_ready and set_of is not None and set_of.ready_replicas == 3
+
+
+# -- slow it down
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"[" * 1_000_000, id="nested a million times"),
+        pytest.param(review(userInfo={"username": "a" * 1_000_000}), id="a name of a megabyte"),
+        pytest.param(
+            review(userInfo={"username": "a", "extra": {f"k{n}": ["v"] * 20 for n in range(2_000)}}),
+            id="2,000 extra fields of the user",
+        ),
+        pytest.param(
+            review(object={"metadata": {"labels": {str(n): "x" for n in range(20_000)}}}), id="labels"
+        ),
+    ],
+)
+async def test_no_review_takes_long(body: bytes, webhook: SteeringServer) -> None:
+    began_s = time.thread_time()
+    answer = guard_of(webhook).answer(body)
+    assert time.thread_time() - began_s < 0.2
+    assert len(answer) < 5_000
+    assert json.loads(answer)["response"] is not None
+
+
+# -- have pods of others moved
+
+
+async def test_a_user_gets_no_pod_of_another_namespace_moved(client: Client, webhook: SteeringServer) -> None:
+    """API servers say in which namespace the request was authorized; nothing else in it counts."""
+    await client.create(NAMESPACES, {"metadata": {"name": "mine"}})
+    other = review(namespace="mine", object={"metadata": {"namespace": "shop", "name": "web-1-0"}})
+    assert not is_held(webhook, other)
+    assert not await migrations(client)
+
+
+async def test_a_name_of_a_user_can_t_forge_lines_or_fill_the_record(
+    client: Client, webhook: SteeringServer, eventually: Any
+) -> None:
+    name = "eve\nevicted by admin\x1b[31m" + "x" * 100_000
+    assert is_held(webhook, review(userInfo={"username": name}))
+    (made,) = await eventually(lambda: migrations(client))
+    reason = made["spec"]["reason"]
+    assert len(reason) <= 500
+    assert reason.isprintable()

@@ -1,0 +1,151 @@
+"""Evacuation: nodes that give a signal of `evacuateOn` are emptied like nodes in maintenance."""
+
+from datetime import timedelta
+
+import pytest
+
+from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION, EMPTY_CONDITION, MAINTENANCE_LABEL
+from rescheduler.cluster.node_record import NodeChange, evacuation_of
+from rescheduler.config.move_limits import Window
+from rescheduler.config.policy import Policy
+from rescheduler.config.policy_blocks import EvacuationSignal, EvacuationUrgency
+from rescheduler.daemon.node_evictions import EvictionCause, due_evictions, evacuation_deadlines
+from rescheduler.planner.explanation import explain_node, maintenance_status
+from rescheduler.planner.plan_builder import build_plan
+from rescheduler.strategies.strategy_registry import strategies_of
+from tests.building import NOW, cluster, node_record
+from tests.objects import node_object
+
+SPOT = EvacuationSignal(taint="example.com/spot", deadline=timedelta(minutes=2))
+BROKEN = EvacuationSignal(condition="KernelDeadlock", urgency=EvacuationUrgency.NORMAL)
+POLICY = Policy(evacuate_on=(SPOT, BROKEN), enabled_strategies=())
+INTERRUPTED = {"taints": ["example.com/spot=:NoSchedule"]}
+DEADLOCKED = {
+    "status": {
+        "conditions": [
+            {"type": "Ready", "status": "True"},
+            {"type": "KernelDeadlock", "status": "True", "lastTransitionTime": "2026-03-02T11:59:00Z"},
+        ]
+    }
+}
+
+
+def planned(made, policy=POLICY):
+    return build_plan(made.snapshot(), policy, strategies_of(policy))
+
+
+@pytest.mark.parametrize("parts", [INTERRUPTED, DEADLOCKED], ids=["a taint", "a condition"])
+def test_a_node_that_gives_a_signal_is_cordoned_and_emptied(parts):
+    made = cluster().node("a").node("old", **parts).deployment("shop/web", replicas=2, on=["old"])
+    found = planned(made)
+    assert [(each.node, each.change, each.strategy) for each in found.changes] == [
+        ("old", NodeChange.CORDON, "Evacuation")
+    ]
+    assert {(each.source, each.target, each.strategy) for each in found.moves} == {("old", "a", "Evacuation")}
+
+
+def test_no_pod_is_sent_to_a_node_that_gives_a_signal():
+    made = cluster().node("a", **INTERRUPTED).node("old", labels={MAINTENANCE_LABEL: "true"})
+    tolerant = {"tolerations": [{"operator": "Exists"}]}
+    made.deployment("shop/web", on=["old"], pod_spec=tolerant)
+    policy = Policy(evacuate_on=(SPOT,), enabled_strategies=("NodeMaintenance",))
+    assert planned(made, policy).moves == ()
+    assert explain_node(made.snapshot(), policy, "a").takes_none == "is evacuated (taint example.com/spot)"
+
+
+@pytest.mark.parametrize(
+    ("parts", "moves"),
+    [pytest.param(INTERRUPTED, 1, id="high urgency"), pytest.param(DEADLOCKED, 0, id="normal urgency")],
+)
+def test_only_high_urgency_ignores_windows(parts, moves):
+    made = cluster().node("a").node("old", **parts).deployment("shop/web", on=["old"])
+    policy = Policy(evacuate_on=(SPOT, BROKEN), enabled_strategies=(), windows=_closed())
+    found = planned(made, policy)
+    assert len(found.moves) == moves
+    assert [each.node for each in found.changes] == ["old"], "cordoned in both cases"
+
+
+def _closed():
+    """A window that is not open at noon."""
+    return (Window(from_=60, to=120),)
+
+
+def test_a_node_is_opened_again_when_the_signal_is_gone():
+    annotations = {CORDONED_BY_ANNOTATION: "Evacuation"}
+    made = cluster().node("back", cordoned=True, annotations=annotations)
+    made.node("still", cordoned=True, annotations=annotations, **INTERRUPTED)
+    made.node("kept", cordoned=True, annotations=annotations, labels={MAINTENANCE_LABEL: "true"})
+    assert [(each.node, each.change) for each in planned(made).changes] == [("back", NodeChange.UNCORDON)]
+
+
+# -- deadlines
+
+
+def evacuation(signals=(SPOT,), **parts):
+    return evacuation_of(node_record(node_object("old", **parts)), signals, NOW)
+
+
+def test_the_deadline_counts_from_when_the_taint_was_added():
+    taint = {"key": "example.com/spot", "effect": "NoExecute", "timeAdded": "2026-03-02T11:59:30Z"}
+    assert evacuation(taints=[taint]).deadline_s == NOW - 30 + 120
+
+
+def test_the_deadline_of_a_taint_without_a_time():
+    """It counts from when the node was first seen with the taint."""
+    assert evacuation(**INTERRUPTED).deadline_s == NOW + 120
+    seen = {"type": EMPTY_CONDITION, "status": "False", "lastTransitionTime": "2026-03-02T11:59:00Z"}
+    assert evacuation(**INTERRUPTED, status={"conditions": [seen]}).deadline_s == NOW + 60
+
+
+def test_a_node_in_maintenance_has_no_deadline_from_before_the_signal():
+    seen = {"type": EMPTY_CONDITION, "status": "False", "lastTransitionTime": "2026-03-02T10:00:00Z"}
+    found = evacuation(**INTERRUPTED, status={"conditions": [seen]}, labels={MAINTENANCE_LABEL: "true"})
+    assert found.deadline_s == NOW + 120
+
+
+def test_the_earliest_deadline_of_several_signals_counts():
+    soon = EvacuationSignal(taint="example.com/soon", deadline=timedelta(seconds=30))
+    found = evacuation((SPOT, soon), taints=["example.com/spot=:NoSchedule", "example.com/soon=:NoSchedule"])
+    assert found.deadline_s == NOW + 30
+    assert found.reason == "taint example.com/spot, taint example.com/soon"
+
+
+def test_a_signal_without_a_deadline_never_evicts_without_a_move():
+    assert evacuation((BROKEN,), **DEADLOCKED).deadline_s is None
+    made = cluster().node("a").node("old", **DEADLOCKED).deployment("shop/web", on=["old"])
+    assert due_evictions(made.snapshot(), POLICY) == []
+    assert evacuation_deadlines(made.snapshot(), POLICY) == {}
+
+
+def test_which_pods_are_due_at_the_deadline():
+    """Pods that have a controller and are not excluded."""
+    made = cluster().node("a").node("old", **INTERRUPTED)
+    made.deployment("shop/web", on=["old"]).pod("shop/bare", on="old")
+    made.deployment("kube-system/dns", on=["old"]).daemon_set("shop/agent", on=["old"])
+    made.deployment("shop/kept", on=["old"], annotations={"karpenter.sh/do-not-disrupt": "true"})
+    item = next(each for each in made.objects if each["metadata"]["name"] == "kept-1-0")
+    item["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
+    made.apply(item)
+    found = due_evictions(made.snapshot(), POLICY)
+    assert [(each.pod, each.at_s, each.cause) for each in found] == [
+        ("shop/web-1-0", NOW + 120, EvictionCause.DEADLINE)
+    ]
+
+
+def test_virtual_machines_are_due_at_once_on_every_node_that_is_emptied():
+    made = cluster().nodes("a").node("old", labels={MAINTENANCE_LABEL: "true"})
+    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "vm", "uid": "1"}
+    made.pod("shop/launcher", on="old", metadata={"ownerReferences": [{**owner, "controller": True}]})
+    (due,) = due_evictions(made.snapshot(), Policy())
+    assert (due.pod, due.at_s, due.cause) == ("shop/launcher", NOW, EvictionCause.HANDLED)
+    assert due_evictions(made.snapshot(), Policy(), maintained=False) == []
+    status = maintenance_status(made.snapshot(), planned(made), Policy(), enabled=True)
+    assert (status[0].left, status[0].blocked) == (1, ()), "it is on its way, not blocked"
+
+
+def test_the_status_names_signal_and_deadline():
+    made = cluster().node("a").node("old", **INTERRUPTED).deployment("shop/web", on=["old"])
+    (status,) = maintenance_status(made.snapshot(), planned(made), POLICY, enabled=False)
+    assert status.message == (
+        "evacuated (taint example.com/spot), pods are evicted at 12:02:00 UTC: 1 pod is still there"
+    )
