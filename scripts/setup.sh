@@ -22,5 +22,5 @@ fi
 echo "set-up: installing the locked dependencies"
 export VIRTUAL_ENV=$venv
 # uv leaves itself out of the lock it syncs, so both files are named.
-"$venv/bin/uv" pip sync --quiet --require-hashes requirements/bootstrap.txt requirements/dev.txt
+"$venv/bin/uv" pip sync --quiet --compile-bytecode --require-hashes requirements/bootstrap.txt requirements/dev.txt
 "$venv/bin/uv" pip install --quiet --no-deps --no-build-isolation --editable .
