@@ -39,7 +39,6 @@ from typing import Final, Generic, Protocol, Self, TypeVar
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import ApiResource
 from rescheduler.kube.client import Client
-from rescheduler.kube.indexed_cache import CacheChange, IndexedCache, IndexFunction
 from rescheduler.kube.reflector import (
     ListOptions,
     Reflector,
@@ -47,6 +46,7 @@ from rescheduler.kube.reflector import (
     ReflectorPhase,
     ReflectorTiming,
 )
+from rescheduler.kube.watch_cache import CacheChange, IndexedCache, IndexFunction
 from rescheduler.kube.work_queue import background_task
 
 __all__ = [

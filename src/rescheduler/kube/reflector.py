@@ -15,9 +15,8 @@ from rescheduler.kube import errors
 from rescheduler.kube.api_resources import ApiCall, ApiResource
 from rescheduler.kube.client import Client
 from rescheduler.kube.codecs.codec import WatchEvent
-from rescheduler.kube.indexed_cache import CacheChange, IndexedCache
 from rescheduler.kube.request_sender import Backoff
-from rescheduler.kube.watch_stream import Watch, WatchHealth
+from rescheduler.kube.watch_cache import CacheChange, IndexedCache, Watch, WatchHealth
 
 __all__ = ["ListOptions", "Reflector", "ReflectorCounts", "ReflectorPhase", "ReflectorTiming"]
 
