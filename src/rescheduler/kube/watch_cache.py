@@ -20,7 +20,7 @@ from typing import Generic, NamedTuple, Self, TypeVar
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import ApiCall, ObjectIdentity
 from rescheduler.kube.codecs.codec import Codec, Undecodable, WatchDecoder, WatchEvent
-from rescheduler.kube.transport import ApiResponse, NoResponse
+from rescheduler.kube.transport import ApiResponse, NoResponse, loop_s
 
 __all__ = ["SETTLE_S", "CacheChange", "IndexFunction", "IndexedCache", "Watch", "WatchHealth"]
 
@@ -63,7 +63,7 @@ class Watch(Generic[T]):
             await self._response.close()
             raise errors.InvalidResponse(self._call, str(error)) from error
         self._chunks: AsyncIterator[bytes] = self._response.chunks()
-        self.received_at = asyncio.get_running_loop().time()
+        self.received_at = loop_s()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -81,7 +81,7 @@ class Watch(Generic[T]):
             except Undecodable as error:
                 raise errors.InvalidResponse(self._call, str(error)) from error
             if self._ready:
-                self.received_at = asyncio.get_running_loop().time()
+                self.received_at = loop_s()
         event = self._ready.popleft()
         if event.type == "ERROR":
             status = event.status
@@ -106,7 +106,7 @@ class Watch(Generic[T]):
         """End the current read with `WatchStalled`; call this on the event loop."""
         # Several requests may fail at the same time; a read can be ended only once.
         if self._limit is not None and not self._limit.expired():
-            self._limit.reschedule(asyncio.get_running_loop().time())
+            self._limit.reschedule(loop_s())
 
 
 SETTLE_S = 1.0
