@@ -3,10 +3,10 @@
 import contextlib
 
 from rescheduler.api.well_known_names import cluster_scoped_name
-from rescheduler.cluster.sources.webhook_probe import WEBHOOK_LABEL_SELECTOR
+from rescheduler.cluster.sources.live_source import WEBHOOK_LABEL_SELECTOR
 from rescheduler.install.admission_policies import user_name
 from rescheduler.install.component_manifests import certificate_secret
-from rescheduler.install.object_metadata import DAEMON, with_install_id
+from rescheduler.install.install_options import DAEMON, with_install_id
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
 from rescheduler.kube.client import Client

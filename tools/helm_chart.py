@@ -20,6 +20,7 @@ from rescheduler.api.daemon_status import program_version
 from rescheduler.api.podmigration_crd import podmigration_crd
 from rescheduler.config.policy import Policy
 from rescheduler.install.account_policies import daemon_policies
+from rescheduler.install.admission_policies import webhook_policies
 from rescheduler.install.component_manifests import (
     EXTENDER_ONLY,
     NOTIFICATIONS,
@@ -35,7 +36,7 @@ from rescheduler.install.component_manifests import (
     web_tls_arguments,
     webhook_objects,
 )
-from rescheduler.install.install_options import Options
+from rescheduler.install.install_options import WEB, Options, with_install_id
 from rescheduler.install.manifests import (
     as_yaml,
     daemon_network_policy,
@@ -44,8 +45,6 @@ from rescheduler.install.manifests import (
     web_network_policy,
     webhook_network_policy,
 )
-from rescheduler.install.object_metadata import WEB, with_install_id
-from rescheduler.install.webhook_policies import webhook_policies
 from rescheduler.kube.api_resources import Object
 
 __all__ = ["ChartValue", "chart", "described_values", "main", "values_schema", "values_yaml"]

@@ -4,23 +4,20 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from rescheduler.install.account_policies import DAEMON_POLICIES
-from rescheduler.install.admission_policies import AdmissionPolicy
-from rescheduler.install.object_metadata import DAEMON, WEBHOOK
+from rescheduler.install.admission_policies import WEBHOOK_POLICIES, AdmissionPolicy
+from rescheduler.install.install_options import DAEMON, WEBHOOK
 from rescheduler.install.rbac import (
     DAEMON_CLUSTER_GRANTS,
     DAEMON_NAMESPACE_GRANTS,
+    OPERATOR_CLUSTER_GRANTS,
+    OPERATOR_NAMESPACE_GRANTS,
+    VIEWER_CLUSTER_GRANTS,
+    VIEWER_NAMESPACE_GRANTS,
     WEB_GRANTS,
     WEBHOOK_CLUSTER_GRANTS,
     WEBHOOK_NAMESPACE_GRANTS,
     RbacGrant,
 )
-from rescheduler.install.user_roles import (
-    OPERATOR_CLUSTER_GRANTS,
-    OPERATOR_NAMESPACE_GRANTS,
-    VIEWER_CLUSTER_GRANTS,
-    VIEWER_NAMESPACE_GRANTS,
-)
-from rescheduler.install.webhook_policies import WEBHOOK_POLICIES
 from tools.generated_section import GeneratedSection
 
 __all__ = ["REFERENCE"]

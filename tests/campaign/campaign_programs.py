@@ -16,7 +16,7 @@ from kubesim.admission.webhook_reviews import WebhookCallFailed
 from rescheduler.config.policy import Configuration
 from rescheduler.daemon.daemon_process import Daemon, DaemonOptions
 from rescheduler.install.admission_policies import user_name
-from rescheduler.install.object_metadata import DAEMON
+from rescheduler.install.install_options import DAEMON
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client, RequestObserver
 from rescheduler.steering.steering_service import EvictionSettings, SteeringService

@@ -15,11 +15,9 @@ import yaml
 
 from rescheduler.api.well_known_names import INSTALL_ID
 from rescheduler.install.account_policies import daemon_policies
-from rescheduler.install.admission_policies import user_name
-from rescheduler.install.install_options import AdmissionPolicies
-from rescheduler.install.object_metadata import with_install_id
+from rescheduler.install.admission_policies import user_name, webhook_policies
+from rescheduler.install.install_options import AdmissionPolicies, with_install_id
 from rescheduler.install.rbac import RbacGrant, daemon_roles, web_roles, webhook_roles
-from rescheduler.install.webhook_policies import webhook_policies
 from tests.testbed import ControlPlane
 from tests.testbed.run_dir import RunDir
 

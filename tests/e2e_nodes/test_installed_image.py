@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rescheduler.api.well_known_names import GUARD_WEBHOOK, STEERING_WEBHOOK
-from rescheduler.cluster.sources.webhook_probe import probe_pod
+from rescheduler.cluster.sources.live_source import probe_pod
 from tests.e2e_nodes.conftest import Eventually
 from tests.e2e_nodes.installation import CHART, HOME, Installation
 from tests.e2e_nodes.workloads import answers, cluster_ip, deployment, names_of_pods, service

@@ -11,12 +11,12 @@ import pytest
 from tools.move_trace import functions_of_one_move
 
 SOURCE = Path(__file__).parents[2] / "src"
-MAX_PRODUCT_FILES = 300
+MAX_PRODUCT_MODULES = 260
 ARCHITECTURE = SOURCE.parent / "docs" / "architecture.md"
 GLOSSARY = SOURCE.parent / "docs" / "glossary.md"
 MAX_LINES = 400
 MAX_TEST_NAME = 80
-MAX_FILES_OF_ONE_MOVE = 93
+MAX_FILES_OF_ONE_MOVE = 90
 HOPS = r"^\| \d+ \| (.*?) \| (.*?) \|"
 ONLY_IN_THE_DAEMON = {"PeriodicChecks._check", "DaemonListener"}
 """Hops that `rescheduler simulate` doesn't have."""
@@ -61,7 +61,9 @@ def test_no_file_is_too_long_to_read(package: str) -> None:
 
 
 def test_the_product_stays_small_enough_to_find_your_way() -> None:
-    assert len(list(sources("rescheduler", "kubevalues"))) <= MAX_PRODUCT_FILES
+    """Modules with content count: not `__init__` and `__main__`, and not what protoc generates (`_pb2`)."""
+    modules = [path for path in sources("rescheduler", "kubevalues") if path.stem not in REPEATED_BASENAMES]
+    assert len(modules) <= MAX_PRODUCT_MODULES
 
 
 def test_names_of_tests_are_short() -> None:

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 from rescheduler.cluster.sources.cluster_kinds import WebhookProbeResult
 from rescheduler.config.policy import Policy
 from rescheduler.web.page_model import SavedPage
-from rescheduler.web.plan_html import plan_html
+from rescheduler.web.static_page import plan_html
 from tests.web.page_servers import big_snapshot
 
 

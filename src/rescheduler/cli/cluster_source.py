@@ -206,10 +206,10 @@ class ClusterSource:
         async def read(client: "Client") -> "ClusterReading":
             from rescheduler.cluster.sources.live_source import (  # noqa: PLC0415
                 gather_all,
+                probe_webhook_if_registered,
                 read_live,
             )
             from rescheduler.cluster.sources.usage_sources import usage_reader  # noqa: PLC0415
-            from rescheduler.cluster.sources.webhook_probe import probe_webhook_if_registered  # noqa: PLC0415
 
             async with contextlib.AsyncExitStack() as stack:
                 usage = usage_reader(configuration.policy, client)

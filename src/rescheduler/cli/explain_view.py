@@ -23,7 +23,7 @@ from rescheduler.planner.explanation import ExplainedPod, NodeExplanation, PodEx
 from rescheduler.planner.plan import Rejection
 from rescheduler.planner.reasons import Reason, meaning_and_remedy
 from rescheduler.recovery.attempt_ledger import FailedAttempt
-from rescheduler.recovery.recovery_explanation import RecoveryExplanation, SuspectNodeExplanation
+from rescheduler.recovery.failed_pods_strategy import RecoveryExplanation, SuspectNodeExplanation
 
 __all__ = [
     "explanation_document",

@@ -9,9 +9,7 @@ from rescheduler.cluster.object_meta import (
     Object,
     OwnerReference,
     PartialObject,
-    Timestamp,
     decode_object,
-    epoch_seconds,
 )
 from rescheduler.cluster.pod_constraints import LabelSelector
 
@@ -37,8 +35,6 @@ class BudgetRecord(msgspec.Struct, frozen=True, gc=False):
     """Whether its status is about the budget as it is now. If not, nothing may be evicted by it."""
     always_allows_unhealthy: bool = False
     """`unhealthyPodEvictionPolicy: AlwaysAllow`: pods that are not ready may be evicted in any case."""
-    disrupted_s: Mapping[str, int] = {}
-    """When an eviction was granted to pods that are still expected to go, by the pod's name."""
     deleted_s: int | None = None
     sync_failure: str = ""
     """Why the disruption controller could not compute it: then it allows nothing until one of its pods
@@ -79,7 +75,6 @@ class _Status(msgspec.Struct, rename="camel", frozen=True, gc=False):
     desired_healthy: int = 0
     expected_pods: int = 0
     observed_generation: int = 0
-    disrupted_pods: dict[str, Timestamp] = {}
     conditions: tuple[_Condition, ...] = ()
 
 
@@ -105,7 +100,6 @@ def decode_budget(item: Object) -> BudgetRecord:
         expected_pods=status.expected_pods,
         is_current=status.observed_generation >= meta.generation,
         always_allows_unhealthy=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
-        disrupted_s={name: epoch_seconds(moment) for name, moment in sorted(status.disrupted_pods.items())},
         deleted_s=meta.deleted_s,
         sync_failure=_sync_failure(status.conditions),
     )

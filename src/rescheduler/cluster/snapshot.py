@@ -6,9 +6,9 @@ arrived. Snapshots are never modified; code that tries out positions uses a `Pla
 Shared values are stored once and referred to by number; amounts of resources are rows of integers.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -60,9 +60,11 @@ __all__ = [
     "extended_resource_names",
     "is_selected_namespace",
     "is_selected_node",
+    "map_in_slices",
     "nodes_being_emptied",
     "open_nodes",
     "profile_of",
+    "slices",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -351,3 +353,24 @@ def closed_because(snapshot: Snapshot, policy: Policy, node: int) -> str:
         return "is in maintenance"
     evacuation = evacuation_of(record, policy.evacuate_on, snapshot.taken_at_s)
     return f"is evacuated ({evacuation.reason})" if evacuation is not None else leaving_because(record)
+
+
+S = TypeVar("S")
+T = TypeVar("T")
+_SLICE = 20_000
+
+
+def slices(count: int) -> Iterator[slice]:
+    """Yield slices of so many values, so that other threads can run in between.
+
+    A thread that calls C code for all pods of a large cluster at once holds up the event loop meanwhile.
+    """
+    return (slice(start, start + _SLICE) for start in range(0, count, _SLICE))
+
+
+def map_in_slices(function: Callable[[S], T], values: Sequence[S]) -> list[T]:
+    """Return `list(map(function, values))`, and let other threads run in between."""
+    found: list[T] = []
+    for some in slices(len(values)):
+        found += map(function, values[some])
+    return found

@@ -27,6 +27,7 @@ from rescheduler.cluster.snapshot import (
     NodeTable,
     PodTable,
     Rows,
+    map_in_slices,
 )
 from rescheduler.cluster.storage_decoders import StorageRecord
 from rescheduler.cluster.storage_records import (
@@ -39,7 +40,7 @@ from rescheduler.cluster.storage_records import (
     StorageClassRecord,
     VolumeRecord,
 )
-from rescheduler.cluster.usage_readings import UsageByName, UsageReading, map_in_slices
+from rescheduler.cluster.usage_readings import UsageByName, UsageReading
 
 __all__ = [
     "UNMEASURED",

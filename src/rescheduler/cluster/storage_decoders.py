@@ -35,7 +35,6 @@ _OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 _SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
-_MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 
 _IDENTIFIED_BY: Final = {
     "csi": "volumeHandle",
@@ -143,7 +142,6 @@ class _CsiNode(PartialObject, frozen=True, gc=False):
 
 class _CsiDriverSpec(_Part, frozen=True, gc=False):
     storage_capacity: bool = False
-    attach_required: bool = True
     prevent_pod_scheduling_if_missing: bool = False
 
 
@@ -233,11 +231,9 @@ def decode_storage_class(item: Object) -> StorageClassRecord:
 
 def decode_csi_node(item: Object) -> CsiNodeRecord:
     found = decode_object("CSINode", item, _CsiNode)
-    migrated = found.metadata.annotations.get(_MIGRATED, "").split(",")
     return CsiNodeRecord(
         name=found.metadata.name,
         drivers={driver.name: driver.allocatable.count for driver in found.spec.drivers},
-        migrated_plugins=frozenset(name for name in migrated if name),
     )
 
 
@@ -247,7 +243,6 @@ def decode_csi_driver(item: Object) -> CsiDriverRecord:
         name=found.metadata.name,
         publishes_capacity=found.spec.storage_capacity,
         must_be_installed=found.spec.prevent_pod_scheduling_if_missing,
-        needs_attachment=found.spec.attach_required,
     )
 
 

@@ -125,8 +125,6 @@ class CsiNodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The node's."""
     drivers: Mapping[str, int | None] = {}
     """How many volumes each can have attached there; None if there is no limit."""
-    migrated_plugins: frozenset[str] = frozenset()
-    """Plugins of Kubernetes itself whose volumes a CSI driver has taken over on this node."""
 
     @property
     def key(self) -> str:
@@ -139,7 +137,6 @@ class CsiDriverRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Whether the driver publishes its free capacity, so that volumes are only made where there is enough."""
     must_be_installed: bool = False
     """Pods with its volumes only go where it runs."""
-    needs_attachment: bool = True
 
     @property
     def key(self) -> str:

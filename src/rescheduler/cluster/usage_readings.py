@@ -5,15 +5,14 @@ So a reading has the weight `1 - 2^(-dt/half-life)`, where `dt` is the time sinc
 average does not depend on how the time is divided into checks, and a repeated reading has no weight.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import TypeVar
 
 import msgspec
 import numpy as np
 
-from rescheduler.cluster.snapshot import Flags, Floats, Ints
+from rescheduler.cluster.snapshot import Flags, Floats, Ints, map_in_slices, slices
 from rescheduler.config.policy import Policy, UsageSource
 
 __all__ = [
@@ -32,8 +31,6 @@ __all__ = [
     "UsageReadings",
     "UsageUnavailable",
     "effective_usage_source",
-    "map_in_slices",
-    "slices",
     "smooth",
 ]
 
@@ -87,27 +84,6 @@ def effective_usage_source(policy: Policy) -> UsageSource:
     if policy.usage_source is not UsageSource.AUTO:
         return policy.usage_source
     return UsageSource.PROMETHEUS if policy.prometheus.url else UsageSource.METRICS
-
-
-S = TypeVar("S")
-T = TypeVar("T")
-_SLICE = 20_000
-
-
-def slices(count: int) -> Iterator[slice]:
-    """Yield slices of so many values, so that other threads can run in between.
-
-    A thread that calls C code for all pods of a large cluster at once holds up the event loop meanwhile.
-    """
-    return (slice(start, start + _SLICE) for start in range(0, count, _SLICE))
-
-
-def map_in_slices(function: Callable[[S], T], values: Sequence[S]) -> list[T]:
-    """Return `list(map(function, values))`, and let other threads run in between."""
-    found: list[T] = []
-    for some in slices(len(values)):
-        found += map(function, values[some])
-    return found
 
 
 CPU, MEMORY, AT_S = range(3)

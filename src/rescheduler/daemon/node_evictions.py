@@ -4,25 +4,37 @@ There are two kinds. If another component handles the eviction of a pod, as Kube
 machines, the pod is evicted as soon as its node is being emptied: the component answers 429, moves it, and
 removes the pod. And at the deadline of an evacuated node, every pod that is left is evicted, within its
 budget.
+
+Karpenter removes nodes by force, whatever budgets and webhooks say: at the end of the
+`terminationGracePeriod` it deletes what still runs there. So pods must be moved before. `NodeClaimWatch`
+reads these deadlines from NodeClaims, as soon as there is a node of Karpenter: most clusters don't have this
+kind.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from rescheduler.cluster.node_record import evacuation_of, in_maintenance
+import msgspec
+
+from rescheduler.api.well_known_names import KARPENTER_NODE_POOL_LABEL
+from rescheduler.cluster.node_record import NodeRecord, evacuation_of, in_maintenance
 from rescheduler.cluster.pod_record import PodRecord, handles_own_eviction
 from rescheduler.cluster.snapshot import Snapshot, profile_of
-from rescheduler.cluster.sources.watched_objects import WatchedObjects
+from rescheduler.cluster.sources.watched_objects import WatchedObjects, nested_field
 from rescheduler.config.policy import Policy
 from rescheduler.daemon.listeners import CheckReport, DaemonListener
 from rescheduler.kube import errors
+from rescheduler.kube.api_resources import ApiResource, Object, ObjectIdentity
 from rescheduler.kube.client import Client
+from rescheduler.kube.codecs.codec import JsonCodec
 from rescheduler.kube.event_recorder import EventRecorder, InvolvedObject, log_event
+from rescheduler.kube.informer import Informer
 from rescheduler.kube.work_queue import background_task
 from rescheduler.migrations.runtime_state import RuntimeStateHolder
 from rescheduler.planner.explanation import must_leave_node
@@ -34,6 +46,7 @@ __all__ = [
     "DueEviction",
     "EvictionCause",
     "EvictionResult",
+    "NodeClaimWatch",
     "NodeEvictions",
     "due_evictions",
     "evacuation_deadlines",
@@ -248,3 +261,73 @@ def _words(due: DueEviction, result: EvictionResult, why: str) -> tuple[str, str
                 "at the deadline of its node" if due.cause is EvictionCause.DEADLINE else "as it has to leave"
             )
             return "PodEvicted", f"pod {due.pod} was evicted without a move {cause}"
+
+
+_TERMINATION_TIMESTAMP: Final = "karpenter.sh/nodeclaim-termination-timestamp"
+_POD_GRACE_PERIOD: Final = timedelta(seconds=30)
+"""Karpenter deletes a pod its grace period before the node's end. This is the default of pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeClaim:
+    name: str
+    uid: str
+    resource_version: str
+    node: str
+    removed_at: datetime | None
+    """When its pods are deleted; None as long as it has no such deadline."""
+
+
+def _read_claim(raw: bytes | msgspec.Raw) -> _NodeClaim:
+    item: Object = msgspec.json.decode(raw, type=Object)
+    metadata = item["metadata"]
+    written = nested_field(item, "metadata", "annotations", _TERMINATION_TIMESTAMP)
+    try:
+        removed_at = datetime.fromisoformat(written) - _POD_GRACE_PERIOD if written else None
+    except (TypeError, ValueError, OverflowError):
+        removed_at = None
+    if removed_at is not None and removed_at.tzinfo is None:
+        removed_at = None
+    return _NodeClaim(
+        metadata["name"],
+        metadata.get("uid", ""),
+        metadata.get("resourceVersion", ""),
+        str(nested_field(item, "status", "nodeName") or ""),
+        removed_at,
+    )
+
+
+_NODE_CLAIMS: Final = ApiResource(
+    "karpenter.sh", "v1", "nodeclaims", "NodeClaim", False,
+    JsonCodec("nodeclaims", _read_claim, lambda each: each.resource_version),
+    lambda each: ObjectIdentity(each.name, each.uid, each.resource_version),
+)  # fmt: skip
+
+
+class NodeClaimWatch:
+    """Write `node_deadlines` of the runtime state."""
+
+    def __init__(self, client: Client, nodes: Informer[NodeRecord], runtime: RuntimeStateHolder) -> None:
+        self._runtime = runtime
+        self._has_nodes = asyncio.Event()
+        self._claims = Informer(client, _NODE_CLAIMS)
+        nodes.subscribe(self._node_changed)
+        self._claims.subscribe(self._claim_changed)
+
+    async def run(self) -> None:
+        await self._has_nodes.wait()
+        await self._claims.run()
+
+    def _node_changed(self, _old: NodeRecord | None, new: NodeRecord | None) -> None:
+        if new is not None and KARPENTER_NODE_POOL_LABEL in new.labels:
+            self._has_nodes.set()
+
+    def _claim_changed(self, old: _NodeClaim | None, new: _NodeClaim | None) -> None:
+        before, now = (
+            {} if each is None or not each.node or each.removed_at is None else {each.node: each.removed_at}
+            for each in (old, new)
+        )
+        if before != now:
+            known = self._runtime.current.node_deadlines
+            rest = {node: moment for node, moment in known.items() if node not in before}
+            self._runtime.update(node_deadlines=rest | now)

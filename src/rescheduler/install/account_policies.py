@@ -36,8 +36,7 @@ from rescheduler.install.admission_policies import (
     unchanged_except,
 )
 from rescheduler.install.copy_policies import COPY_PREFIX, CREATE_PODS
-from rescheduler.install.install_options import AdmissionPolicies
-from rescheduler.install.object_metadata import DAEMON, PRODUCT
+from rescheduler.install.install_options import DAEMON, PRODUCT, AdmissionPolicies
 from rescheduler.kube.api_resources import Object
 from rescheduler.migrations.labels_and_names import ANNOTATIONS, LABELS
 from rescheduler.recovery.replica_lineage import KSE_PREFIX

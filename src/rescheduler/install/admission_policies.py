@@ -3,16 +3,22 @@
 RBAC grants verbs on kinds: an account that may patch an annotation of a Deployment may also patch its
 template. The policies close that gap. They apply only to requests from our own service accounts, so they
 can't affect other users, and they fail closed: a request that can't be evaluated is rejected.
+
+The policies for the daemon are in `account_policies`. Those for the webhook are here: it may write its
+certificates, `caBundle`, and the path of its reviews. It may request one kind of move, and the daemon checks
+everything about it again.
 """
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from rescheduler.api.well_known_names import GROUP, POD_MIGRATION_KIND
-from rescheduler.install.install_options import AdmissionPolicies
-from rescheduler.install.object_metadata import DAEMON, WEBHOOK, metadata
+from rescheduler.api.podmigration import EVICTION
+from rescheduler.api.well_known_names import GROUP, POD_MIGRATION_KIND, VERSION
+from rescheduler.install.install_options import DAEMON, WEBHOOK, AdmissionPolicies, metadata
 from rescheduler.kube.api_resources import Object
 from rescheduler.kube.client import FIELD_MANAGER
+from rescheduler.steering.webhook.eviction_decision import eviction_migration_name
+from rescheduler.steering.webhook.webhook_configurations import EVICTION_PATH
 
 __all__ = [
     "BUDGET_OF_ONE_WORKLOAD",
@@ -21,6 +27,7 @@ __all__ = [
     "OWN_PREFIX",
     "STATUS_VARIABLES",
     "SYSTEM_ALLOWED",
+    "WEBHOOK_POLICIES",
     "AdmissionPolicy",
     "PolicyRequirement",
     "any_of",
@@ -34,6 +41,7 @@ __all__ = [
     "policy_objects",
     "unchanged_except",
     "user_name",
+    "webhook_policies",
 ]
 
 API_VERSION: Final = "admissionregistration.k8s.io/v1"
@@ -200,3 +208,87 @@ def metadata_unchanged_except(*fields: str) -> PolicyRequirement:
         unchanged_except("variables.newMetadata", "variables.oldMetadata", allowed)
         + f" && {_NO_FOREIGN_MANAGER}",
     )
+
+
+_CA_BUNDLE_AND_PATH_ONLY: Final = (
+    unchanged_except("dyn(w)", "dyn(o)", "k == 'clientConfig'")
+    + " && "
+    + unchanged_except("dyn(w.clientConfig)", "dyn(o.clientConfig)", "k in ['caBundle', 'service', 'url']")
+    + " && has(w.clientConfig.url) == has(o.clientConfig.url) && (!has(w.clientConfig.url) || "
+    + " == ".join(f"{each}.clientConfig.url.split('{EVICTION_PATH}')[0]" for each in ("w", "o"))
+    + ") && has(w.clientConfig.service) == has(o.clientConfig.service)"
+    + " && (!has(w.clientConfig.service) || ("
+    + unchanged_except("dyn(w.clientConfig.service)", "dyn(o.clientConfig.service)", "k == 'path'")
+    + "))"
+)
+
+_METADATA_OF_REQUEST: Final = ("labels", "annotations", "ownerReferences", "finalizers")
+
+WEBHOOK_POLICIES: Final = (
+    AdmissionPolicy(
+        "update-registrations",
+        "admissionregistration.k8s.io",
+        ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+        ("UPDATE",),
+        (
+            # Otherwise the account could send every request of every user to an address of its choice.
+            PolicyRequirement(
+                "Of a webhook, only caBundle and the path may change.",
+                "variables.webhooks.size() == variables.oldWebhooks.size()"
+                f" && variables.webhooks.all(w, variables.oldWebhooks.exists(o, {_CA_BUNDLE_AND_PATH_ONLY}))",
+            ),
+            metadata_unchanged_except(),
+        ),
+        (*METADATA_VARIABLES, *new_and_old("webhooks", "oldWebhooks", "webhooks", "[]")),
+    ),
+    AdmissionPolicy(
+        "update-secrets",
+        "",
+        ("secrets",),
+        ("UPDATE",),
+        (
+            # A missing owner would delete the Secret, and an immutable Secret can't be renewed.
+            PolicyRequirement(
+                "Besides metadata, only data may change.",
+                unchanged_except("variables.whole", "variables.oldWhole", "k in ['metadata', 'data']"),
+            ),
+            metadata_unchanged_except(),
+        ),
+        (*METADATA_VARIABLES, *OBJECT_VARIABLES),
+    ),
+    AdmissionPolicy(
+        "create-podmigrations",
+        GROUP,
+        ("podmigrations",),
+        ("CREATE",),
+        (
+            PolicyRequirement(
+                f"Only the strategy {EVICTION} may be requested, once per pod: the name contains its uid.",
+                f"object.spec.strategy == '{EVICTION}'"
+                f" && object.metadata.name == '{eviction_migration_name('')}' + object.spec.pod.uid",
+            ),
+            PolicyRequirement(
+                "The handover must be Adopt or Copy, so that no pod is evicted before its copy is ready.",
+                "object.spec.handover in ['Adopt', 'Copy']",
+            ),
+            PolicyRequirement(
+                "No target node, no group and no room for other pods may be requested.",
+                "!has(object.spec.rooms) && "
+                + " && ".join(
+                    f"(!has(object.spec.{field}) || object.spec.{field} == {empty})"
+                    for field, empty in (("targetNode", "''"), ("group", "''"), ("groupSize", "0"))
+                ),
+            ),
+            PolicyRequirement(
+                f"No {', '.join(_METADATA_OF_REQUEST)} may be set.",
+                " && ".join(f"!has(object.metadata.{each})" for each in _METADATA_OF_REQUEST),
+            ),
+        ),
+        version=VERSION,
+    ),
+)
+
+
+def webhook_policies(options: AdmissionPolicies, namespace: str) -> list[Object]:
+    """Return the policies for the webhook's service account, with their bindings."""
+    return policy_objects(WEBHOOK_POLICIES, options, account=WEBHOOK, namespace=namespace)

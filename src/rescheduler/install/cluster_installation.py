@@ -4,14 +4,18 @@ The daemon's ClusterRoleBinding identifies the namespace: it has the install id 
 namespace and binds the daemon's account there. Only an administrator can create one. Objects in a namespace
 are no proof: a tenant with edit access can create a Lease, a ConfigMap and a Deployment with any name and
 label. In the namespace that is found, the Deployment, the ConfigMap and the Lease must have the install id.
+
+`was_created_with_id` and `other_contents` say whether `uninstall` may remove that namespace.
 """
 
 import asyncio
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
 from rescheduler.api.well_known_names import INSTALL_ID, cluster_scoped_name, install_id
-from rescheduler.install.object_metadata import CONFIGURATION_FILE, DAEMON
+from rescheduler.install.install_options import CONFIGURATION_FILE, DAEMON
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import (
     CLUSTER_ROLE_BINDINGS,
@@ -24,6 +28,7 @@ from rescheduler.kube.api_resources import (
     apply_patch,
 )
 from rescheduler.kube.client import Client
+from rescheduler.kube.server_capabilities import namespaced_kinds
 
 __all__ = [
     "AmbiguousInstallation",
@@ -32,7 +37,9 @@ __all__ = [
     "find_installation_to_remove",
     "install_definition",
     "installed_namespaces",
+    "other_contents",
     "read_installed_configuration",
+    "was_created_with_id",
 ]
 
 _NAMESPACE_HINT: Final = (
@@ -147,6 +154,56 @@ async def _id_of(client: Client, resource: ApiResource[Object], key: str) -> str
     except errors.NotFound:
         return None
     return str((item["metadata"].get("labels") or {}).get(INSTALL_ID, ""))
+
+
+_DEFAULT_NAMESPACE_OBJECTS: Final = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
+_DERIVED_KINDS: Final = {"Event", "Endpoints", "EndpointSlice", "PodMetrics"}
+"""Kinds that controllers derive from other objects."""
+
+_CREATION_TOLERANCE_S: Final = 1.0
+"""The server reads the clock twice while it creates an object, and writes whole seconds."""
+
+
+def was_created_with_id(namespace: Object) -> bool:
+    """Return whether the install id has been there from the beginning.
+
+    `kubectl apply` on a namespace that exists adds the label, too. The server records when a field was set:
+    if that was later than the creation, or is unknown, the namespace was created without rescheduler.
+    """
+    metadata = namespace["metadata"]
+    created = datetime.fromisoformat(metadata["creationTimestamp"])
+    for entry in metadata.get("managedFields") or ():
+        labels = entry.get("fieldsV1", {}).get("f:metadata", {}).get("f:labels", {})
+        if f"f:{INSTALL_ID}" in labels and "time" in entry:
+            set_at = datetime.fromisoformat(entry["time"])
+            return abs((set_at - created).total_seconds()) <= _CREATION_TOLERANCE_S
+    return False
+
+
+async def other_contents(
+    client: Client, namespace: str, is_own: Callable[[ApiResource[Any], Object], bool]
+) -> list[str]:
+    """Return everything in the namespace that is not ours, as text; also what can't be listed.
+
+    Raises `KubeError` if the server does not say which kinds it has.
+    """
+    kinds = await namespaced_kinds(client)
+    found = [f"objects of API group {group}, which does not respond" for group in kinds.unknown_groups]
+    for resource in kinds.resources:
+        if resource.kind in _DERIVED_KINDS:
+            continue
+        try:
+            items = (await client.list(resource, namespace=namespace)).items
+        except errors.KubeError as error:
+            found.append(f"{resource.label}, which can't be listed ({error})")
+            continue
+        found += [
+            f"{resource.kind} {item['metadata']['name']}"
+            for item in items
+            if (resource.kind, item["metadata"]["name"]) not in _DEFAULT_NAMESPACE_OBJECTS
+            and not is_own(resource, item)
+        ]
+    return found
 
 
 _ESTABLISH_TIMEOUT_S: Final = 30.0

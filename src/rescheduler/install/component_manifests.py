@@ -16,8 +16,7 @@ from rescheduler.api.well_known_names import HANDOVER_ANNOTATION
 from rescheduler.config.policy import Policy
 from rescheduler.config.scheduler_file import API_VERSION, KIND, PLUGIN
 from rescheduler.install.admission_policies import user_name
-from rescheduler.install.install_options import Options
-from rescheduler.install.object_metadata import (
+from rescheduler.install.install_options import (
     CONFIGURATION_FILE,
     DAEMON,
     EXTENDER_PORT,
@@ -26,11 +25,11 @@ from rescheduler.install.object_metadata import (
     WEB,
     WEBHOOK,
     WEBHOOK_PORT,
+    Options,
     labels,
     metadata,
 )
-from rescheduler.install.rbac import daemon_roles, web_roles, webhook_roles
-from rescheduler.install.user_roles import user_roles
+from rescheduler.install.rbac import daemon_roles, user_roles, web_roles, webhook_roles
 from rescheduler.kube.api_resources import Object
 from rescheduler.steering.webhook.webhook_configurations import (
     WEBHOOK_SECRET,

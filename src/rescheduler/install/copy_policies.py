@@ -23,7 +23,7 @@ from rescheduler.install.admission_policies import (
     is_owned_by_migration,
     listed,
 )
-from rescheduler.install.object_metadata import DAEMON, WEBHOOK, labels
+from rescheduler.install.install_options import DAEMON, WEBHOOK, labels
 from rescheduler.migrations.labels_and_names import ANNOTATIONS, LABELS
 from rescheduler.steering.webhook.webhook_configurations import WEBHOOK_SECRET
 

@@ -33,9 +33,16 @@ from rescheduler.api.well_known_names import (
 )
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.node_record import cordoned_by_others, labelled_by
-from rescheduler.install.install_options import Options, PrometheusRule, ServiceMonitor, WebValues
+from rescheduler.install.install_options import (
+    DAEMON,
+    Options,
+    PrometheusRule,
+    ServiceMonitor,
+    WebValues,
+    metadata,
+    with_install_id,
+)
 from rescheduler.install.manifests import install_manifests
-from rescheduler.install.object_metadata import DAEMON, metadata, with_install_id
 from rescheduler.kube import api_resources
 from rescheduler.kube.api_resources import (
     CLUSTER_ROLE_BINDINGS,

@@ -12,14 +12,14 @@ import yaml
 
 from rescheduler.api.podmigration_crd import podmigration_crd
 from rescheduler.install.account_policies import daemon_policies
+from rescheduler.install.admission_policies import webhook_policies
 from rescheduler.install.component_manifests import (
     configuration_text,
     daemon_objects,
     web_service,
     webhook_objects,
 )
-from rescheduler.install.install_options import NetworkPolicies, Options, PrometheusRule, ServiceMonitor
-from rescheduler.install.object_metadata import (
+from rescheduler.install.install_options import (
     DAEMON,
     EXTENDER_PORT,
     HEALTH_PORT,
@@ -28,11 +28,14 @@ from rescheduler.install.object_metadata import (
     WEB,
     WEBHOOK,
     WEBHOOK_PORT,
+    NetworkPolicies,
+    Options,
+    PrometheusRule,
+    ServiceMonitor,
     labels,
     metadata,
     with_install_id,
 )
-from rescheduler.install.webhook_policies import webhook_policies
 from rescheduler.kube.api_resources import Object
 
 __all__ = [

@@ -1,26 +1,37 @@
-"""The RBAC permissions of our service accounts, each with its reason.
+"""The RBAC permissions of our service accounts and of users, each with its reason.
 
 The end-to-end tests run as these service accounts and compare the table with the API server's audit log.
+
+Users need permissions for commands that watch rescheduler or operate it. Nothing is bound for them:
+administrators decide who gets a role. Only reading PodMigrations is added to the roles that users of a
+namespace have already (`view`, and with it `edit` and `admin`). Creating one is not: otherwise a user who may
+edit one namespace could use up the limits and the turn of all others.
 """
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from rescheduler.api.daemon_status import STATE_CONFIG_MAP
 from rescheduler.api.migration_journal import HISTORY_CONFIG_MAP
 from rescheduler.api.well_known_names import DRY_RUN_LEASE_SUFFIX, GROUP
 from rescheduler.cluster.sources.cluster_kinds import CLUSTER_KINDS
-from rescheduler.install.object_metadata import DAEMON, WEB, WEBHOOK, metadata
+from rescheduler.install.install_options import DAEMON, WEB, WEBHOOK, metadata
 from rescheduler.kube.api_resources import Object
 
 __all__ = [
     "DAEMON_CLUSTER_GRANTS",
     "DAEMON_NAMESPACE_GRANTS",
+    "OPERATOR_CLUSTER_GRANTS",
+    "OPERATOR_NAMESPACE_GRANTS",
+    "VIEWER_CLUSTER_GRANTS",
+    "VIEWER_NAMESPACE_GRANTS",
     "WEBHOOK_CLUSTER_GRANTS",
     "WEBHOOK_NAMESPACE_GRANTS",
     "WEB_GRANTS",
     "RbacGrant",
     "daemon_roles",
     "role_rules",
+    "user_roles",
     "web_roles",
     "webhook_roles",
 ]
@@ -230,3 +241,79 @@ def _binding(kind: str, about: Object, namespace: str, account: str = "") -> Obj
         "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": about["name"]},
         "subjects": [{"kind": "ServiceAccount", "name": account or about["name"], "namespace": namespace}],
     }
+
+
+_READ: Final = ("get", "list", "watch")
+
+VIEWER_CLUSTER_GRANTS: Final = (
+    *(
+        RbacGrant(each.resource.group, each.resource.plural, _READ, "`plan`, `explain`, `snapshot`, `status`")
+        for each in CLUSTER_KINDS
+    ),
+    RbacGrant("metrics.k8s.io", "nodes", ("list",), "usage in `plan` and `explain`"),
+    RbacGrant("metrics.k8s.io", "pods", ("list",), "usage in `plan` and `explain`"),
+    RbacGrant("", "events", ("list",), "the timeline of `migrations NAME`"),
+    RbacGrant(
+        "admissionregistration.k8s.io",
+        "mutatingwebhookconfigurations",
+        ("list",),
+        "whether the webhook is registered, in `plan` and `explain`",
+    ),
+    RbacGrant(
+        "rbac.authorization.k8s.io", "clusterrolebindings", ("list",), "where rescheduler is installed"
+    ),
+)
+
+VIEWER_NAMESPACE_GRANTS: Final = (
+    RbacGrant("apps", "deployments", ("get",), "where rescheduler is installed", (DAEMON,)),
+    RbacGrant(
+        "",
+        "configmaps",
+        ("get",),
+        "`status`, `history`, and the daemon's configuration",
+        (DAEMON, STATE_CONFIG_MAP, HISTORY_CONFIG_MAP),
+    ),
+    RbacGrant(
+        "coordination.k8s.io", "leases", ("get",), "who leads", (DAEMON, f"{DAEMON}{DRY_RUN_LEASE_SUFFIX}")
+    ),
+)
+
+OPERATOR_CLUSTER_GRANTS: Final = (
+    *VIEWER_CLUSTER_GRANTS,
+    RbacGrant(GROUP, "podmigrations", ("create",), "`apply`, `move`, `drain`, `undo`"),
+    RbacGrant(GROUP, "podmigrations", ("delete",), "`migrations --cancel`"),
+    RbacGrant("", "nodes", ("patch",), "`drain` and `undrain`: the maintenance label and the cordon"),
+)
+
+OPERATOR_NAMESPACE_GRANTS: Final = (
+    *VIEWER_NAMESPACE_GRANTS,
+    RbacGrant("", "configmaps", ("patch",), "`pause` and `resume`", (STATE_CONFIG_MAP,)),
+)
+
+_AGGREGATE_TO_VIEW: Final = f"{_RBAC}/aggregate-to-view"
+
+
+def user_roles(namespace: str) -> list[Object]:
+    """Return the roles of viewers and operators, and what users of a namespace may read."""
+    return [
+        *_unbound_roles("viewer", namespace, VIEWER_CLUSTER_GRANTS, VIEWER_NAMESPACE_GRANTS),
+        *_unbound_roles("operator", namespace, OPERATOR_CLUSTER_GRANTS, OPERATOR_NAMESPACE_GRANTS),
+        _aggregated(),
+    ]
+
+
+def _unbound_roles(
+    name: str, namespace: str, everywhere: Sequence[RbacGrant], at_home: Sequence[RbacGrant]
+) -> list[Object]:
+    full_name = f"{DAEMON}-{name}"
+    return [
+        _role("ClusterRole", metadata(full_name, component=name), everywhere),
+        _role("Role", metadata(full_name, namespace, name), at_home),
+    ]
+
+
+def _aggregated() -> Object:
+    about = metadata(f"{DAEMON}-podmigrations-view", component="viewer")
+    about["labels"] = {**about["labels"], _AGGREGATE_TO_VIEW: "true"}
+    why = "what happens to the pods of a namespace that one may view"
+    return _role("ClusterRole", about, (RbacGrant(GROUP, "podmigrations", _READ, why),))

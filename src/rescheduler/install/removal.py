@@ -14,7 +14,10 @@ from typing import Any, Final
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME as DEFINITION
 from rescheduler.api.well_known_names import INSTALL_ID, SHARED_INSTALL_ID, install_id
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.install.cluster_installation import installed_namespaces
+from rescheduler.cluster.object_meta import OwnerKey, UnreadableObject
+from rescheduler.cluster.workload_record import WORKLOAD_KINDS, decode_workload
+from rescheduler.install.cluster_installation import installed_namespaces, other_contents, was_created_with_id
+from rescheduler.install.install_options import DAEMON
 from rescheduler.install.leftovers import (
     LEFTOVER_SEARCHES,
     InstalledObject,
@@ -26,13 +29,15 @@ from rescheduler.install.leftovers import (
     installed_leftovers,
     inventory,
 )
-from rescheduler.install.object_metadata import DAEMON
-from rescheduler.install.removal_guards import WorkloadLabels, other_contents, was_created_with_id
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
+    DAEMON_SETS,
     DEPLOYMENTS,
+    JOBS,
     NAMESPACES,
+    REPLICA_SETS,
+    STATEFUL_SETS,
     ApiResource,
     Object,
 )
@@ -283,3 +288,48 @@ class Removal:
             if not left or loop.time() > until_s:
                 return left
             await asyncio.sleep(_POLL_INTERVAL_S)
+
+
+_CONTROLLERS: Final[dict[str, ApiResource[Object]]] = {
+    each.kind: each for each in (REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, JOBS)
+}
+"""The controllers whose pods may have migration labels from a template."""
+
+
+class WorkloadLabels:
+    """Finds out whether pods get migration labels from their workload; reads each controller once.
+
+    If a label that a selector uses is removed from a pod, the controller releases the pod and creates another
+    one.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: dict[OwnerKey, bool] = {}
+
+    async def include_marks(self, pod: Object) -> bool:
+        """Return whether the pod has its migration labels from its workload, or may have: then they stay.
+
+        Labels of pods with an unknown kind of controller stay. Raises `KubeError`.
+        """
+        metadata = pod["metadata"]
+        for owner in metadata.get("ownerReferences") or ():
+            if owner.get("controller"):
+                resource = _CONTROLLERS.get(owner["kind"])
+                if resource is None or WORKLOAD_KINDS[owner["kind"]] != owner["apiVersion"]:
+                    return True
+                key = OwnerKey(metadata["namespace"], owner["kind"], owner["name"], owner["uid"])
+                if key not in self._known:
+                    self._known[key] = await self._read(resource, key)
+                return self._known[key]
+        return False
+
+    async def _read(self, resource: ApiResource[Object], owner: OwnerKey) -> bool:
+        try:
+            item = await self._client.get(resource, f"{owner.namespace}/{owner.name}")
+            record = decode_workload(item, owner.kind)
+        except (errors.NotFound, errors.InvalidName):
+            return False
+        except UnreadableObject:
+            return True
+        return record.uid == owner.uid and bool(record.own_migration_labels)

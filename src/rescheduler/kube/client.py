@@ -48,7 +48,7 @@ from rescheduler.kube.request_sender import (
     retry_while_overloaded,
 )
 from rescheduler.kube.transport import ApiRequest, Transport
-from rescheduler.kube.watch_stream import Watch
+from rescheduler.kube.watch_cache import Watch
 from rescheduler.kube.work_queue import background_task
 
 __all__ = ["FIELD_MANAGER", "PAGE_SIZE", "Client", "Propagation", "RequestObserver", "VersionMatch"]

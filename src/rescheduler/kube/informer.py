@@ -29,7 +29,6 @@ Handlers are called synchronously and must be quick. If a handler raises, the er
 cache, the other handlers and later changes are not affected, but that handler has missed this change.
 """
 
-import asyncio
 import contextlib
 import logging
 import random
@@ -39,7 +38,6 @@ from typing import Final, Generic, Protocol, Self, TypeVar
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import ApiResource
 from rescheduler.kube.client import Client
-from rescheduler.kube.indexed_cache import CacheChange, IndexedCache, IndexFunction
 from rescheduler.kube.reflector import (
     ListOptions,
     Reflector,
@@ -47,6 +45,8 @@ from rescheduler.kube.reflector import (
     ReflectorPhase,
     ReflectorTiming,
 )
+from rescheduler.kube.transport import loop_s
+from rescheduler.kube.watch_cache import CacheChange, IndexedCache, IndexFunction
 from rescheduler.kube.work_queue import background_task
 
 __all__ = [
@@ -167,7 +167,7 @@ class Informer(Generic[T]):
     def staleness(self, now: float | None = None) -> float:
         """Return the seconds since the server's last sign of life, infinite before the first; `now` is loop
         time."""
-        return self._reflector.health.staleness(_now_s() if now is None else now)
+        return self._reflector.health.staleness(loop_s() if now is None else now)
 
     @property
     def is_fresh(self) -> bool:
@@ -178,7 +178,7 @@ class Informer(Generic[T]):
 
     def lost_s(self) -> float:
         """Return for how many seconds no watch has been open; 0 while one is."""
-        return self._reflector.health.lost(_now_s())
+        return self._reflector.health.lost(loop_s())
 
     @property
     def failure(self) -> errors.KubeError | None:
@@ -264,11 +264,11 @@ class ReadYourWrites(Generic[T]):
         key = self._identify(item).key
         known = self._trusted(key)
         if known is None or self._version(known) <= self._version(item):
-            self._answers[key] = item, _now_s()
+            self._answers[key] = item, loop_s()
 
     def observe_deleted(self, key: str, uid: str) -> None:
         """Record that the server has deleted the object."""
-        self._deleted[key] = uid, _now_s()
+        self._deleted[key] = uid, loop_s()
         answer = self._answers.get(key)
         if answer is not None and self._identify(answer[0]).uid == uid:
             del self._answers[key]
@@ -287,7 +287,7 @@ class ReadYourWrites(Generic[T]):
         answer = self._answers.get(key)
         if answer is None:
             return None
-        if _now_s() - answer[1] > _TRUSTED_S:
+        if loop_s() - answer[1] > _TRUSTED_S:
             del self._answers[key]
             return None
         return answer[0]
@@ -296,7 +296,7 @@ class ReadYourWrites(Generic[T]):
         deleted = self._deleted.get(key)
         if deleted is None or deleted[0] != self._uid(cached):
             return False
-        if _now_s() - deleted[1] > _TRUSTED_S:
+        if loop_s() - deleted[1] > _TRUSTED_S:
             del self._deleted[key]
             return False
         return True
@@ -306,7 +306,3 @@ class ReadYourWrites(Generic[T]):
 
     def _uid(self, item: T) -> str:
         return self._identify(item).uid
-
-
-def _now_s() -> float:
-    return asyncio.get_running_loop().time()

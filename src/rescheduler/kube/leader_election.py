@@ -32,6 +32,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.api_resources import LEASES, Object, split_key
 from rescheduler.kube.client import Client
 from rescheduler.kube.event_recorder import log_event
+from rescheduler.kube.transport import loop_s
 from rescheduler.kube.work_queue import background_task
 
 __all__ = [
@@ -56,10 +57,6 @@ _POLL_INTERVAL_S: Final = 0.5
 
 def _wall_clock() -> datetime:
     return datetime.now(UTC)
-
-
-def _loop_s() -> float:
-    return asyncio.get_running_loop().time()
 
 
 class LeaderElector:
@@ -94,7 +91,7 @@ class LeaderElector:
     @property
     def is_held(self) -> bool:
         """Return whether we hold the Lease and may still act on it."""
-        return self._is_held and _loop_s() < self._stop_at_s
+        return self._is_held and loop_s() < self._stop_at_s
 
     @property
     def holder(self) -> str:
@@ -105,7 +102,7 @@ class LeaderElector:
     def is_held_by_another(self) -> bool:
         """Return whether another process holds the Lease and has renewed it recently, as far as we have
         observed."""
-        return self._observation is not None and not is_vacant(self._observation, self.identity, _loop_s())
+        return self._observation is not None and not is_vacant(self._observation, self.identity, loop_s())
 
     async def tried(self) -> None:
         """Wait for the end of the first attempt: then we hold the Lease, or `holder` says who does."""
@@ -166,7 +163,7 @@ class LeaderElector:
 
     async def _try(self) -> bool:
         """Try to acquire or renew the Lease; return whether we hold it now."""
-        sent_s = _loop_s()
+        sent_s = loop_s()
         try:
             async with asyncio.timeout(self._settings.renew_deadline.total_seconds()):
                 is_ours = await self._claim()
@@ -202,7 +199,7 @@ class LeaderElector:
             claim = claimed_record(None, self.identity, self._settings, self._now())
             self._observe(await self._client.create(LEASES, self._manifest(claim)))
             return True
-        if not is_vacant(self._observation, self.identity, _loop_s()):
+        if not is_vacant(self._observation, self.identity, loop_s()):
             return False
         claim = claimed_record(self._observation.record, self.identity, self._settings, self._now())
         self._observe(await self._client.replace(LEASES, self._manifest(claim)))
@@ -261,7 +258,7 @@ async def find_renewed_lease(
         first read ──released, or no renewal for its own leaseDurationSeconds──▶ free
                    ──a renewal, after every process had `grace_s` to stop──▶ renewed
     """
-    started_s = _loop_s()
+    started_s = loop_s()
     observations: dict[str, LeaseObservation] = {}
     undecided = set(leases)
     while undecided:
@@ -272,7 +269,7 @@ async def find_renewed_lease(
             except errors.NotFound:
                 undecided.discard(lease)
                 continue
-            if is_vacant(observation, "", _loop_s()):
+            if is_vacant(observation, "", loop_s()):
                 undecided.discard(lease)
                 continue
             is_renewed = before is not None and observation.changed_s > before.changed_s
@@ -357,7 +354,7 @@ def lease_spec_of(record: LeaseRecord) -> dict[str, Any]:
 
 def _observation_of(item: Object, before: LeaseObservation | None) -> LeaseObservation:
     record = lease_record_of(item.get("spec") or {})
-    return LeaseObservation(record, _loop_s()) if before is None else before.then(record, _loop_s())
+    return LeaseObservation(record, loop_s()) if before is None else before.then(record, loop_s())
 
 
 def _time_of(text: object) -> datetime | None:

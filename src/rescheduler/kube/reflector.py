@@ -15,9 +15,9 @@ from rescheduler.kube import errors
 from rescheduler.kube.api_resources import ApiCall, ApiResource
 from rescheduler.kube.client import Client
 from rescheduler.kube.codecs.codec import WatchEvent
-from rescheduler.kube.indexed_cache import CacheChange, IndexedCache
 from rescheduler.kube.request_sender import Backoff
-from rescheduler.kube.watch_stream import Watch, WatchHealth
+from rescheduler.kube.transport import loop_s
+from rescheduler.kube.watch_cache import CacheChange, IndexedCache, Watch, WatchHealth
 
 __all__ = ["ListOptions", "Reflector", "ReflectorCounts", "ReflectorPhase", "ReflectorTiming"]
 
@@ -168,7 +168,7 @@ class Reflector(Generic[T]):
     async def _list(self) -> None:
         while True:
             self.phase = ReflectorPhase.LISTING
-            began = _now()
+            began = loop_s()
             try:
                 page = await self._client.list(
                     self._resource,
@@ -186,7 +186,7 @@ class Reflector(Generic[T]):
                 continue
             self._replace_cache(page.items, version)
             # The server has read this state after we sent the request.
-            self.health.listed(began, _now())
+            self.health.listed(began, loop_s())
             return
 
     def _replace_cache(self, items: list[T], version: int) -> None:
@@ -200,7 +200,7 @@ class Reflector(Generic[T]):
         self.counts.lists += 1
         self.counts.relists += self.synced.is_set()
         self._version = version
-        self._received_at = _now()
+        self._received_at = loop_s()
         self._on_changes(self._cache.replace(items, rewound=rewound))
         self.synced.set()
         self.synced_or_stopped.set()
@@ -211,7 +211,7 @@ class Reflector(Generic[T]):
         """Watch, and resume after failures; return when a new list is needed."""
         while True:
             self.phase = ReflectorPhase.WATCHING
-            began = _now()
+            began = loop_s()
             received_before = self.counts.events + self.counts.bookmarks
             is_silent = False
             failure: errors.KubeError | None = None
@@ -225,7 +225,7 @@ class Reflector(Generic[T]):
                 is_silent = True
             except errors.KubeError as error:
                 failure = error
-            lasted = _now() - began
+            lasted = loop_s() - began
             if lasted >= STABLE_WATCH_S:
                 self._backoff.reset()
             has_received = self.counts.events + self.counts.bookmarks > received_before
@@ -241,7 +241,7 @@ class Reflector(Generic[T]):
     def _needs_list(self, failure: errors.KubeError | None) -> bool:
         is_out_of_sync = isinstance(failure, errors.Gone | errors.InvalidResponse | errors.Permanent)
         is_ahead = failure is not None and any(cause.reason == _TOO_LARGE for cause in failure.causes)
-        return is_out_of_sync or is_ahead or _now() - self._received_at >= self._timing.relist_after_s
+        return is_out_of_sync or is_ahead or loop_s() - self._received_at >= self._timing.relist_after_s
 
     async def _check_version(self) -> errors.KubeError | None:
         """Check after a silence that the server is not behind our version.
@@ -281,13 +281,13 @@ class Reflector(Generic[T]):
         async with watch:
             self._open_watch, self._suspect_since = watch, None
             self.counts.watches += 1
-            self.health.opened(_now())
+            self.health.opened(loop_s())
             self.failure = None
             try:
                 await self._receive_all(watch)
             finally:
                 self._open_watch = None
-                self.health.closed(_now(), self._suspect_since)
+                self.health.closed(loop_s(), self._suspect_since)
 
     async def _receive_all(self, watch: Watch[T]) -> None:
         count = 0
@@ -328,7 +328,7 @@ class Reflector(Generic[T]):
     def _record_contact(self, received_at: float) -> None:
         self._received_at = received_at
         self.health.received(received_at)
-        self.counts.lag_s = _now() - received_at
+        self.counts.lag_s = loop_s() - received_at
         self.counts.worst_lag_s = max(self.counts.worst_lag_s, self.counts.lag_s)
         if self._logged_failure:
             log.info("%s: following the server again", self._resource.label)
@@ -370,7 +370,3 @@ class Reflector(Generic[T]):
     def _call(self) -> ApiCall:
         verb = "list" if self.phase is ReflectorPhase.LISTING else "watch"
         return ApiCall(verb, self._resource.label, self._options.namespace)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -25,7 +25,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.api_resources import ApiCall, ApiResource, InvalidPathSegment
 from rescheduler.kube.codecs.codec import JSON, ApiStatus, ListPage, Undecodable
 from rescheduler.kube.codecs.negotiated_codec import StreamedPage, decode_any_status
-from rescheduler.kube.transport import ApiRequest, ApiResponse, NoResponse, Transport
+from rescheduler.kube.transport import ApiRequest, ApiResponse, NoResponse, Transport, loop_s
 
 __all__ = [
     "DEFAULT_RETRIES",
@@ -181,7 +181,7 @@ class ServerLiveness:
         self._handlers: dict[object, OnUnanswered] = {}
 
     def answered(self) -> None:
-        self.answered_at = asyncio.get_running_loop().time()
+        self.answered_at = loop_s()
 
     def unanswered(self, sent_at: float) -> None:
         for handler in tuple(self._handlers.values()):
@@ -233,7 +233,7 @@ class RequestSender:
         return await retry_while_overloaded(lambda: self._page(call, resource, request), self.retry_policy)
 
     async def _page(self, call: ApiCall, resource: ApiResource[T], request: ApiRequest) -> ListPage[T]:
-        sent_at = _now()
+        sent_at = loop_s()
         async with await self.send(call, request) as response:
             page = StreamedPage(resource.codec, response.headers.get("content-type", ""))
             try:
@@ -286,7 +286,7 @@ class RequestSender:
     async def send(self, call: ApiCall, request: ApiRequest) -> ApiResponse:
         """Return a response with status 2xx, which the caller closes; raise for anything else."""
         await self.rate_limit.wait()
-        began = _now()
+        began = loop_s()
         code = 0
         try:
             response = await self.transport.send(request)
@@ -298,7 +298,7 @@ class RequestSender:
             raise _unreachable_error(call, broken) from broken
         finally:
             if self.observer:
-                self.observer(call, code, _now() - began)
+                self.observer(call, code, loop_s() - began)
         if 200 <= code < 300:
             return response
         async with response:
@@ -325,10 +325,6 @@ def collection_path(call: ApiCall, resource: ApiResource[Any]) -> str:
         return resource.collection_path(call.namespace)
     except InvalidPathSegment as invalid:
         raise errors.InvalidName(call, str(invalid)) from invalid
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def _unreachable_error(call: ApiCall, broken: NoResponse) -> errors.Unreachable:

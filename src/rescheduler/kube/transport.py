@@ -26,7 +26,13 @@ __all__ = [
     "NoResponse",
     "RequestHandler",
     "Transport",
+    "loop_s",
 ]
+
+
+def loop_s() -> float:
+    """Return the time of the running event loop in seconds; it may be virtual."""
+    return asyncio.get_running_loop().time()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +132,7 @@ class InProcessTransport:
         self._open: set[_InProcessResponse] = set()
 
     async def send(self, request: ApiRequest) -> "_InProcessResponse":
-        deadline = asyncio.get_running_loop().time() + request.timeout_s
+        deadline = loop_s() + request.timeout_s
         target = quote(request.path, safe="/%:@!$&'()*+,;=~-._")
         if request.query:
             target += "?" + urlencode(request.query)
@@ -196,7 +202,7 @@ class _InProcessResponse(Closeable):
         self._closed = True
         if self._waiting is not None:
             # Another task is reading: end its wait, and with it the generator.
-            self._waiting.reschedule(asyncio.get_running_loop().time())
+            self._waiting.reschedule(loop_s())
             return
         # Closing the generator tells the server that the client has disconnected.
         if isinstance(self._body, AsyncGenerator):

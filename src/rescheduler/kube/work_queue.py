@@ -56,11 +56,6 @@ class WorkQueue:
         """Return the number of waiting keys."""
         return len(self._waiting)
 
-    @property
-    def is_idle(self) -> bool:
-        """Return whether no key waits or is in progress; keys may still be delayed."""
-        return not self._waiting and not self._in_progress
-
     def add(self, key: str) -> None:
         """Add a key now; a delay of the key is dropped."""
         if self._closed:

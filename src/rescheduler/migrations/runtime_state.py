@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from rescheduler.api.daemon_status import Halt, HaltReason
 from rescheduler.api.podmigration import MANUAL, Migration, traits_of
-from rescheduler.cluster.sources.webhook_probe import NO_WEBHOOK_REGISTERED
+from rescheduler.cluster.sources.live_source import NO_WEBHOOK_REGISTERED
 from rescheduler.config.policy import Policy
 
 __all__ = ["RuntimeState", "RuntimeStateHolder", "SteeringStatus"]

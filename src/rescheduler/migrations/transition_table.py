@@ -21,7 +21,6 @@ __all__ = [
     "IllegalTransition",
     "MigrationStep",
     "Trigger",
-    "is_reversible",
     "next_step",
     "phase_of",
 ]
@@ -247,11 +246,3 @@ _PHASES: Final = {
 
 def phase_of(step: MigrationStep) -> MigrationPhase:
     return _PHASES.get(step, MigrationPhase.IN_PROGRESS)
-
-
-_FORWARD_ONLY: Final = frozenset({MigrationStep.ADOPTING, MigrationStep.REPLACING, MigrationStep.RELEASING})
-
-
-def is_reversible(step: MigrationStep) -> bool:
-    """Return whether everything can still be undone, so that the end may be as if nothing had been."""
-    return step not in _FORWARD_ONLY

@@ -23,7 +23,7 @@ from rescheduler.planner.plan import Plan, Rejection
 from rescheduler.planner.plan_builder import assumed_shutdowns, node_load_percentages, percent_of_allocatable
 from rescheduler.planner.protections.eligibility import Eligibility
 from rescheduler.planner.reasons import Reason
-from rescheduler.recovery.recovery_explanation import (
+from rescheduler.recovery.failed_pods_strategy import (
     RecoveryExplanation,
     SuspectNodeExplanation,
     explain_failing_pod,

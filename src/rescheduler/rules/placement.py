@@ -19,20 +19,22 @@ import numpy as np
 from kubevalues import SelectorError
 from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW, Flags, Floats, Indices, Ints, Rows, Snapshot
 from rescheduler.config.policy_blocks import Preference
-from rescheduler.rules.inter_pod_affinity import inter_pod_affinity
+from rescheduler.rules import volume_rules
 from rescheduler.rules.node_affinity import NodeLabels
 from rescheduler.rules.node_capacity import node_ports, node_resources_fit
 from rescheduler.rules.node_volume_limits import AttachedVolumes, attachable_volumes, node_volume_limits
 from rescheduler.rules.pod_class_index import PodClassIndex
 from rescheduler.rules.pod_positions import ITSELF, DomainCountRegistry, NodeConflicts, PodPositions
-from rescheduler.rules.pod_topology_spread import SpreadCheck, pod_topology_spread, spread_checks
 from rescheduler.rules.preference_scores import ClassPreferences, NodeScores
 from rescheduler.rules.rule_check import NodeRefusal, RuleCheck, SchedulerRule, StaticCheck
 from rescheduler.rules.static_rules import ClassRules, StaticRules
-from rescheduler.rules.volume_binding import claims_of, volume_binding
+from rescheduler.rules.topology_rules import (
+    SpreadCheck,
+    inter_pod_affinity,
+    pod_topology_spread,
+    spread_checks,
+)
 from rescheduler.rules.volume_provisioning import AvailableVolumes
-from rescheduler.rules.volume_restrictions import is_single_pod_claim, volume_restrictions
-from rescheduler.rules.volume_zone import volume_zone
 
 __all__ = ["Placement", "RuleSet"]
 
@@ -129,28 +131,27 @@ class RuleSet:
         )
 
     def _volume_checks(self, number: int, pod: int) -> "_VolumeChecks":
-        storage, node_labels, pod_class = (
-            self._snapshot.storage,
-            self._node_labels,
-            self._snapshot.classes[number],
-        )
+        storage, node_labels = self._snapshot.storage, self._node_labels
+        pod_class = self._snapshot.classes[number]
         # A class with ephemeral volumes is that of one pod: their claims carry its name.
         record, is_placed = self._snapshot.pods.records[pod], self._snapshot.pods.node[pod] != NO_ROW
-        claims = claims_of(pod_class, storage, is_placed=is_placed)
+        claims = volume_rules.claims_of(pod_class, storage, is_placed=is_placed)
         fixed = (
-            volume_binding(claims, self._available_volumes, node_labels, pod=record.key, uid=record.uid),
-            volume_zone(claims, storage, node_labels),
+            volume_rules.volume_binding(
+                claims, self._available_volumes, node_labels, pod=record.key, uid=record.uid
+            ),
+            volume_rules.volume_zone(claims, storage, node_labels),
         )
         attachable = attachable_volumes(pod_class, storage, is_placed=is_placed)
         return _VolumeChecks(
             fixed=[check for check in fixed if check is not None],
             live=[
-                volume_restrictions(number, claims, self._index, self._node_conflicts),
+                volume_rules.volume_restrictions(number, claims, self._index, self._node_conflicts),
                 node_volume_limits(attachable, self._attachments, storage, node_labels)
                 if attachable
                 else None,
             ],
-            conflicts_with_itself=any(map(is_single_pod_claim, claims)),
+            conflicts_with_itself=any(map(volume_rules.is_single_pod_claim, claims)),
         )
 
     def _attachments(self) -> AttachedVolumes:

@@ -26,8 +26,8 @@ from rescheduler.rules.pod_class_index import (
     preferred_terms,
 )
 from rescheduler.rules.pod_positions import DomainCountRegistry, DomainCounts
-from rescheduler.rules.pod_topology_spread import SpreadCheck, spread_checks
 from rescheduler.rules.static_rules import StaticRules
+from rescheduler.rules.topology_rules import SpreadCheck, spread_checks
 
 __all__ = ["MAX_NODE_SCORE", "PLUGIN_WEIGHTS", "ClassPreferences", "NodeScores", "lower_is_better"]
 

@@ -3,7 +3,6 @@
 If a cache is not synced, or stale, pods are admitted unchanged: no steering is better than outdated steering.
 """
 
-import asyncio
 import contextlib
 import logging
 from collections import Counter
@@ -19,6 +18,7 @@ from rescheduler.kube.api_resources import Object, api_resource
 from rescheduler.kube.client import Client
 from rescheduler.kube.event_recorder import log_event
 from rescheduler.kube.informer import ChangeHandler, Informer
+from rescheduler.kube.transport import loop_s
 from rescheduler.steering.extender_verbs import filter_nodes, prioritize_nodes
 from rescheduler.steering.failed_attempts_watch import FailedAttemptsWatch
 from rescheduler.steering.intents import Intent, IntentIndex, intent_of_migration
@@ -75,10 +75,6 @@ def _wall_clock() -> datetime:
     return datetime.now(UTC)
 
 
-def _loop_s() -> float:
-    return asyncio.get_running_loop().time()
-
-
 @dataclass(slots=True)
 class EvictionSettings:
     """What the configuration file says about evictions. The policy may change while the program runs."""
@@ -107,12 +103,12 @@ class SteeringService:
         )
         self.informer.subscribe(self._known.reading(POD_MIGRATION_KIND, _intents_of_object))
         self._attempts = FailedAttemptsWatch(client, self._known.update)
-        self._guard = SurplusGuard(self.informer, now, _loop_s)
+        self._guard = SurplusGuard(self.informer, now, loop_s)
         self.evictions: EvictionGuard | None = None
         if evictions is not None:
-            daemon = DaemonPresence(client, evictions.namespace, evictions.lease, _loop_s)
+            daemon = DaemonPresence(client, evictions.namespace, evictions.lease, loop_s)
             caches = EvictionCaches(client, self.informer, daemon)
-            self.evictions = EvictionGuard(client, caches, lambda: evictions.policy, now, _loop_s)
+            self.evictions = EvictionGuard(client, caches, lambda: evictions.policy, now, loop_s)
 
     @property
     def is_ready(self) -> bool:

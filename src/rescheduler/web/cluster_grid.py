@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rescheduler.api.daemon_status import NodeLoad, ResourceBalance
+from rescheduler.api.daemon_status import ResourceBalance
 from rescheduler.cluster.node_record import in_maintenance
 from rescheduler.cluster.snapshot import CPU, MEMORY, PODS, Ints, Snapshot
 from rescheduler.planner.plan_builder import percent_of_allocatable
@@ -293,13 +293,3 @@ def _balance_point(
     if len(loads):
         numbers = (loads.mean(), loads.std(), loads.min(), loads.max())
         yield BalancePoint(snapshot.taken_at_s, resource, *(round(float(each), _DIGITS) for each in numbers))
-
-
-def balance_without_names(balance: Iterable[ResourceBalance]) -> list[ResourceBalance]:
-    """Return the same numbers without naming nodes, for viewers who may not list them."""
-    return [
-        ResourceBalance(
-            each.resource, each.mean, NodeLoad("", each.least.percent), NodeLoad("", each.most.percent)
-        )
-        for each in balance
-    ]

@@ -26,7 +26,7 @@ from rescheduler.api.well_known_names import (
 )
 from rescheduler.cluster.node_record import NodeChange, in_maintenance
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
-from rescheduler.daemon.manual_move import manual_move_refusals, manual_plan
+from rescheduler.daemon.manual_plans import manual_move_refusals, manual_plan
 from rescheduler.daemon.node_drain import end_maintenance, start_maintenance
 from rescheduler.daemon.own_objects import STATE_CONFIG_MAP, write_pause
 from rescheduler.kube import errors

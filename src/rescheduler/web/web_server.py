@@ -23,7 +23,7 @@ from rescheduler.kube.event_recorder import log_event
 from rescheduler.web.api_types import ErrorView, LoginRequest
 from rescheduler.web.event_streams import EventStreams
 from rescheduler.web.page_model import LivePage, PageModel
-from rescheduler.web.static_files import SECURITY_HEADERS, StaticFiles
+from rescheduler.web.static_page import SECURITY_HEADERS, StaticFiles
 from rescheduler.web.web_actions import ActionService
 from rescheduler.web.web_api import ApiError, Caller, WebApi
 from rescheduler.web.web_authorization import Authorizer

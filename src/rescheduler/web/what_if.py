@@ -24,7 +24,7 @@ from rescheduler.config.config_validation import contradictions, did_you_mean, k
 from rescheduler.config.policy import Policy
 from rescheduler.config.profiles import enable_in_all, replace_settings
 from rescheduler.daemon.checker import MoveUnderWay, expected_snapshot
-from rescheduler.daemon.manual_move import manual_move_refusals
+from rescheduler.daemon.manual_plans import manual_move_refusals
 from rescheduler.migrations.controller.revalidation import policy_for_manual_move
 from rescheduler.migrations.runtime_state import RuntimeState
 from rescheduler.planner.explanation import explain_pod

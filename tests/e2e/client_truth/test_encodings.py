@@ -13,7 +13,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.api_resources import ApiResource, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.codecs.codec import WatchEvent
-from rescheduler.kube.watch_stream import Watch
+from rescheduler.kube.watch_cache import Watch
 from tests.e2e.client_truth import rich
 from tests.e2e.client_truth.encodings import JSON, PROTOBUF, RecordedRequests, only
 from tests.e2e.client_truth.fields import all_fields, differences, filled

@@ -8,7 +8,7 @@ from base64 import b64encode
 from typing import Any, Final, NamedTuple
 
 from rescheduler.api.well_known_names import GUARD_WEBHOOK, SCHEDULING_GATE, STEERING_WEBHOOK, install_labels
-from rescheduler.install.object_metadata import DAEMON, WEBHOOK, labels
+from rescheduler.install.install_options import DAEMON, WEBHOOK, labels
 from rescheduler.migrations.labels_and_names import ANNOTATIONS, MIGRATION_ID_LABEL
 from rescheduler.steering.webhook.eviction_decision import eviction_migration_name
 from rescheduler.steering.webhook.webhook_configurations import WEBHOOK_SECRET

@@ -13,7 +13,7 @@ import pytest
 
 from kubevalues.connections import ClosingConnector
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME
-from rescheduler.install.object_metadata import DAEMON, WEBHOOK
+from rescheduler.install.install_options import DAEMON, WEBHOOK
 from rescheduler.kube.client import FIELD_MANAGER
 from tests.e2e.installed import attacks
 from tests.e2e.installed.attacks import BOTH, DAEMONS, HOME, JOB, POLICY, WEBHOOKS, WEBHOOKS_JOB, Request

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from rescheduler.api.well_known_names import EVICTION_WEBHOOK
-from rescheduler.cluster.sources.webhook_probe import WEBHOOK_LABEL_SELECTOR
+from rescheduler.cluster.sources.live_source import WEBHOOK_LABEL_SELECTOR
 from rescheduler.install.component_manifests import configuration_text, webhook_objects
-from rescheduler.install.install_options import Options
-from rescheduler.install.object_metadata import WEBHOOK, with_install_id
+from rescheduler.install.install_options import WEBHOOK, Options, with_install_id
 from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS, Object, json_patch
 from rescheduler.kube.client import Client
 from rescheduler.steering.steering_server import SteeringServer, SteeringServerOptions

@@ -26,8 +26,8 @@ from rescheduler.api.daemon_status import (
 from rescheduler.cli.status_view import ObservedStatus, status_document, status_lines
 from rescheduler.cli.terminal import Terminal
 from rescheduler.cluster.node_record import NodeCondition
+from rescheduler.install.install_options import labels
 from rescheduler.install.manifests import install_manifests
-from rescheduler.install.object_metadata import labels
 from rescheduler.kube.leader_election import LeaseRecord
 from tests.unit.cli.conftest import lopsided
 from tests.unit.cli.simulated_server import forbidding, served

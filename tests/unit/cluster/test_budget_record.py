@@ -22,7 +22,6 @@ def test_everything_that_is_kept():
             "desiredHealthy": 2,
             "expectedPods": 4,
             "observedGeneration": 1,
-            "disruptedPods": {"web-1": "2026-01-01T00:00:00Z"},
         },
     )
     assert isinstance(found, BudgetRecord)
@@ -31,7 +30,6 @@ def test_everything_that_is_kept():
     assert (found.desired_healthy, found.expected_pods) == (2, 4)
     assert found.is_current
     assert found.always_allows_unhealthy
-    assert found.disrupted_s == {"web-1": 1767225600}
 
 
 @pytest.mark.parametrize(

@@ -125,27 +125,19 @@ def test_what_is_kept_of_a_storage_class():
 def test_what_is_kept_of_the_drivers_on_a_node():
     found = decode_csi_node(
         {
-            "metadata": {
-                "name": "a",
-                "annotations": {"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs,"},
-            },
+            "metadata": {"name": "a"},
             "spec": {"drivers": [{"name": "x", "allocatable": {"count": 0}}, {"name": "y"}]},
         }
     )
     assert found.drivers == {"x": 0, "y": None}, "a limit of none is not the same as no limit"
-    assert found.migrated_plugins == {"kubernetes.io/aws-ebs"}
 
 
 def test_what_is_kept_of_a_driver():
-    spec = {"storageCapacity": True, "attachRequired": False, "preventPodSchedulingIfMissing": True}
+    spec = {"storageCapacity": True, "preventPodSchedulingIfMissing": True}
     found = decode_csi_driver({"metadata": {"name": "x"}, "spec": spec})
-    assert (found.publishes_capacity, found.needs_attachment, found.must_be_installed) == (True, False, True)
+    assert (found.publishes_capacity, found.must_be_installed) == (True, True)
     silent = decode_csi_driver({"metadata": {"name": "x"}})
-    assert (silent.publishes_capacity, silent.needs_attachment, silent.must_be_installed) == (
-        False,
-        True,
-        False,
-    )
+    assert (silent.publishes_capacity, silent.must_be_installed) == (False, False)
 
 
 @pytest.mark.parametrize(

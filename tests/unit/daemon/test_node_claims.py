@@ -8,7 +8,7 @@ import pytest
 
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.config.policy import Policy
-from rescheduler.daemon.node_claims import NodeClaimWatch
+from rescheduler.daemon.node_evictions import NodeClaimWatch
 from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, api_resource, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.informer import Informer

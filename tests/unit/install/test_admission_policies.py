@@ -6,10 +6,10 @@ from click.testing import CliRunner
 
 from rescheduler.cli import main
 from rescheduler.install.account_policies import DAEMON_POLICIES
+from rescheduler.install.admission_policies import WEBHOOK_POLICIES
 from rescheduler.install.install_options import AdmissionPolicies, Options, WebhookValues
 from rescheduler.install.manifests import install_manifests
 from rescheduler.install.rbac import DAEMON_CLUSTER_GRANTS, DAEMON_NAMESPACE_GRANTS
-from rescheduler.install.webhook_policies import WEBHOOK_POLICIES
 
 OPERATIONS = {"create": "CREATE", "patch": "UPDATE", "update": "UPDATE", "delete": "DELETE"}
 UNRESTRICTED = {

@@ -15,6 +15,8 @@ from rescheduler.config.config_validation import known_strategies
 from rescheduler.config.policy import Policy
 from rescheduler.install import rbac
 from rescheduler.install.install_options import (
+    PAGE_PORT,
+    WEB,
     AdmissionPolicies,
     AffinityValues,
     DaemonValues,
@@ -26,7 +28,6 @@ from rescheduler.install.install_options import (
 )
 from rescheduler.install.leftovers import inventory
 from rescheduler.install.manifests import install_manifests
-from rescheduler.install.object_metadata import PAGE_PORT, WEB
 from rescheduler.kube.api_resources import key_of
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rescheduler.kube.api_resources import ObjectIdentity
-from rescheduler.kube.indexed_cache import IndexedCache
+from rescheduler.kube.watch_cache import IndexedCache
 
 NAMES = st.sampled_from("abc")
 ITEMS = st.tuples(

@@ -7,7 +7,7 @@ import pytest
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import ApiCall
-from rescheduler.kube.watch_stream import Watch
+from rescheduler.kube.watch_cache import Watch
 
 
 class Endless:

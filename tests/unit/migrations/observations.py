@@ -32,6 +32,10 @@ US = OwnerReference(
 )
 
 
+FORWARD_ONLY = frozenset({MigrationStep.ADOPTING, MigrationStep.REPLACING, MigrationStep.RELEASING})
+"""The steps after the source pod is gone: what was done can't be undone any more."""
+
+
 def migration(step=MigrationStep.QUEUED, handover=Handover.ADOPT, *, owner=OWNER, **more):
     spec = MigrationSpec(PodReference("web-1-a", "source-uid"), "old", "new", "LoadBalancing", "because")
     begun = step not in {MigrationStep.QUEUED, MigrationStep.CHECKING}

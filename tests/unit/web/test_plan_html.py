@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rescheduler.web.plan_html import plan_html
-from rescheduler.web.static_files import StaticFiles
+from rescheduler.web.static_page import StaticFiles, plan_html
 from tests.building import cluster
 from tests.unit.cli.conftest import SAVED_AT, lopsided, run  # noqa: F401
 from tests.unit.cluster.sources.rich_cluster import complete, saved

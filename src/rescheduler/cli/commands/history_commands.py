@@ -167,7 +167,7 @@ def undo(  # noqa: PLR0913 - one per option
     known = {entry.migration for entry in entries}
     key = existing_key(key, known) if key else ""
     is_selected = _selection(since, plan_id, key, now)
-    from rescheduler.planner.undo_plan import moves_to_undo  # noqa: PLC0415
+    from rescheduler.daemon.manual_plans import moves_to_undo  # noqa: PLC0415
 
     if not any(map(is_selected, entries)):
         hint = (near_names(key, known) if key else "") or "."
@@ -179,8 +179,8 @@ def undo(  # noqa: PLR0913 - one per option
     execution.prepare()
 
     async def planned(rescheduler: "Rescheduler") -> "Plan":
+        from rescheduler.daemon.manual_plans import build_undo_plan  # noqa: PLC0415
         from rescheduler.migrations.controller.revalidation import policy_for_manual_move  # noqa: PLC0415
-        from rescheduler.planner.undo_plan import build_undo_plan  # noqa: PLC0415
 
         state = rescheduler.runtime.current
         return build_undo_plan(

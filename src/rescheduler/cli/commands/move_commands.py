@@ -93,7 +93,7 @@ def move(  # noqa: PLR0913 - one per option
     )
 
     async def moved(rescheduler: "Rescheduler") -> "PlanExecution | list[Rejection]":
-        from rescheduler.daemon.manual_move import manual_move_refusals, manual_plan  # noqa: PLC0415
+        from rescheduler.daemon.manual_plans import manual_move_refusals, manual_plan  # noqa: PLC0415
 
         snapshot = rescheduler.cluster.snapshot()
         wanted = keys or [_existing_pod(key, snapshot)]
@@ -143,7 +143,7 @@ def _preview_move(
     is_deployment: bool,
 ) -> list[str]:
     """Print whether the pods can be moved, and return their keys; exit if one of them can't."""
-    from rescheduler.daemon.manual_move import manual_move_refusals  # noqa: PLC0415
+    from rescheduler.daemon.manual_plans import manual_move_refusals  # noqa: PLC0415
     from rescheduler.migrations.runtime_state import RuntimeState, SteeringStatus  # noqa: PLC0415
 
     snapshot, webhook = cluster.read_snapshot(configuration)

@@ -203,7 +203,7 @@ def _save_plan(made: "Plan", file: str) -> None:
 def _plan_page(cluster: ClusterSource, configuration: "Configuration", file: str) -> "Plan":
     """Write the page, and return its plan."""
     from rescheduler.web.page_model import SavedPage  # noqa: PLC0415
-    from rescheduler.web.plan_html import plan_html  # noqa: PLC0415
+    from rescheduler.web.static_page import plan_html  # noqa: PLC0415
 
     snapshot, webhook = cluster.read_snapshot(configuration)
     name = Path(cluster.saved).name if cluster.saved else cluster.context or ""

@@ -195,7 +195,7 @@ class _PermittedReader:
 async def _describe_installation(client: "Client", home: str, *, has_crd: bool) -> tuple[str, ...]:
     """Return sentences about the Deployment, the CRD and the webhook: what a person would look at first."""
     from rescheduler.api.well_known_names import VERSION  # noqa: PLC0415
-    from rescheduler.cluster.sources.webhook_probe import probe_webhook_if_registered  # noqa: PLC0415
+    from rescheduler.cluster.sources.live_source import probe_webhook_if_registered  # noqa: PLC0415
     from rescheduler.kube import errors  # noqa: PLC0415
 
     found = []
@@ -218,7 +218,7 @@ async def _describe_installation(client: "Client", home: str, *, has_crd: bool) 
 async def _describe_deployment(client: "Client", home: str) -> str:
     from rescheduler.cluster.codecs.record_resources import PODS  # noqa: PLC0415
     from rescheduler.cluster.pod_record import cant_run_reason, waiting_error  # noqa: PLC0415
-    from rescheduler.install.object_metadata import DAEMON, labels  # noqa: PLC0415
+    from rescheduler.install.install_options import DAEMON, labels  # noqa: PLC0415
     from rescheduler.kube import errors  # noqa: PLC0415
     from rescheduler.kube.api_resources import DEPLOYMENTS  # noqa: PLC0415
 
@@ -245,7 +245,7 @@ async def _describe_deployment(client: "Client", home: str) -> str:
 async def _describe_permissions(client: "Client", home: str) -> tuple[str, ...]:
     """Return what the user's permissions don't allow, as sentences, or that they suffice."""
     from rescheduler.cluster.sources.live_source import gather_all  # noqa: PLC0415
-    from rescheduler.install.user_roles import (  # noqa: PLC0415
+    from rescheduler.install.rbac import (  # noqa: PLC0415
         OPERATOR_CLUSTER_GRANTS,
         OPERATOR_NAMESPACE_GRANTS,
     )

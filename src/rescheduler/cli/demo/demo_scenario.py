@@ -28,7 +28,7 @@ from rescheduler.daemon.daemon_process import Daemon, DaemonOptions
 from rescheduler.daemon.listeners import DaemonListener
 from rescheduler.install.cluster_installation import install_definition
 from rescheduler.install.component_manifests import certificate_secret
-from rescheduler.install.object_metadata import with_install_id
+from rescheduler.install.install_options import with_install_id
 from rescheduler.kube.api_resources import (
     MUTATING_WEBHOOKS,
     NAMESPACES,

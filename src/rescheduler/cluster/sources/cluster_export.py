@@ -15,11 +15,10 @@ from rescheduler.api.well_known_names import GROUP as OUR_GROUP
 from rescheduler.cluster.object_meta import is_kept_annotation
 from rescheduler.cluster.sources.anonymizer import anonymize
 from rescheduler.cluster.sources.cluster_kinds import CLUSTER_KINDS, METRICS_KINDS
-from rescheduler.cluster.sources.live_source import gather_all
+from rescheduler.cluster.sources.live_source import gather_all, probe_webhook_if_registered
 from rescheduler.cluster.sources.metrics_api import METRICS_GROUP
 from rescheduler.cluster.sources.object_fields import FIELDS, STRUCT_FIELDS, FieldKind, FieldSpec
 from rescheduler.cluster.sources.saved_source import valid_objects
-from rescheduler.cluster.sources.webhook_probe import probe_webhook_if_registered
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import ApiResource
 from rescheduler.kube.client import PAGE_SIZE, Client

@@ -32,8 +32,8 @@ from rescheduler.cluster.workload_record import WORKLOAD_KINDS
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import Object, key_of
 from rescheduler.kube.client import Client
-from rescheduler.kube.indexed_cache import IndexFunction
 from rescheduler.kube.informer import ChangeHandler, Informer, ReadYourWrites
+from rescheduler.kube.watch_cache import IndexFunction
 
 __all__ = ["MissingPodMigrationCRD", "WatchedCluster", "require_podmigration_crd"]
 

@@ -46,9 +46,9 @@ from rescheduler.kube.api_resources import (
     api_resource,
 )
 from rescheduler.kube.client import Client
-from rescheduler.kube.indexed_cache import IndexFunction
 from rescheduler.kube.informer import Informer, ReadYourWrites
 from rescheduler.kube.server_capabilities import require_capabilities
+from rescheduler.kube.watch_cache import IndexFunction
 
 __all__ = [
     "ALL_NAMESPACES",

@@ -34,8 +34,7 @@ from rescheduler.migrations.runtime_state import RuntimeStateHolder
 from rescheduler.planner.plan import Move
 from rescheduler.recovery import recovery_decision
 from rescheduler.recovery.attempt_ledger import AttemptLedger, FailedAttempt, ReplicaLineage
-from rescheduler.recovery.controller.owner_trees import POD, OwnerTrees
-from rescheduler.recovery.controller.pod_removal import job_forbids_eviction
+from rescheduler.recovery.controller.owner_trees import POD, OwnerTrees, job_forbids_eviction
 from rescheduler.recovery.recovery_decision import RetryAllowance
 from rescheduler.recovery.replica_lineage import KSE_ANNOTATIONS, revision_of
 from rescheduler.recovery.workload_examination import (

@@ -2,10 +2,15 @@
 
 The topmost workload names the tree (`Deployment/shop/web`), and all its pods are examined together by one
 worker. Reads only from caches.
+
+The Job controller counts every pod that is deleted before it succeeded as failed, also evicted ones
+(`isPodFailed` in its source, v1.37), unless `podFailurePolicy` ignores the condition DisruptionTarget, which
+evictions set. If more pods fail than `backoffLimit` allows, the Job fails. So rescheduler never causes the
+last failure (`job_forbids_eviction`).
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION, FAILED_ATTEMPTS_ANNOTATION
 from rescheduler.cluster.object_meta import OwnerKey, OwnerReference
@@ -25,7 +30,7 @@ from rescheduler.recovery.workload_examination import (
     holder_of,
 )
 
-__all__ = ["POD", "RECOVERY_ANNOTATIONS", "OwnerTrees", "tree_key"]
+__all__ = ["POD", "RECOVERY_ANNOTATIONS", "OwnerTrees", "job_forbids_eviction", "tree_key"]
 
 POD: Final = "Pod"
 RECOVERY_ANNOTATIONS: Final = frozenset(
@@ -162,3 +167,41 @@ def _may_request_recovery(holder: LedgerHolder, terms: FailedPodsPolicy) -> bool
         or bool(RECOVERY_ANNOTATIONS & holder.annotations.keys())
     )
     return terms.enabled and asked
+
+
+_DEFAULT_BACKOFF_LIMIT: Final = 6
+
+
+def job_forbids_eviction(job: Object) -> str:
+    """Return why a pod of the Job must not be evicted; empty if the Job would create another one."""
+    if _ignores_disruptions(job):
+        return ""
+    failed, limit = _number(nested_field(job, "status", "failed"), 0), _backoff_limit(job)
+    if failed < limit:
+        return ""
+    return f"its Job would fail: {failed} of its pods failed, and backoffLimit is {limit}"
+
+
+def _backoff_limit(job: Object) -> int:
+    per_index = nested_field(job, "spec", "backoffLimitPerIndex")
+    if per_index is not None:
+        # How often an index has failed is known only to its pods: only a limit of 0 is clear.
+        return 0 if per_index == 0 else 1 << 31
+    return _number(nested_field(job, "spec", "backoffLimit"), _DEFAULT_BACKOFF_LIMIT)
+
+
+def _ignores_disruptions(job: Object) -> bool:
+    """Return the result of the first rule that applies. Rules about exit codes don't while containers run."""
+    for rule in nested_field(job, "spec", "podFailurePolicy", "rules") or ():
+        conditions = rule.get("onPodConditions") or ()
+        if any(_is_disruption(each) for each in conditions):
+            return bool(rule.get("action") == "Ignore")
+    return False
+
+
+def _is_disruption(condition: Any) -> bool:
+    return bool(condition.get("type") == "DisruptionTarget" and condition.get("status", "True") == "True")
+
+
+def _number(value: Any, otherwise: int) -> int:
+    return value if isinstance(value, int) else otherwise

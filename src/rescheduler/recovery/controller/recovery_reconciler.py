@@ -14,26 +14,35 @@ from typing import Final
 
 from rescheduler.api.podmigration import traits_of
 from rescheduler.api.well_known_names import STEERED_BY_ANNOTATION
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.pod_constraints import avoided_nodes
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.snapshot import profile_of
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.config.policy import Policy
+from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.migrations.runtime_state import RuntimeStateHolder
 from rescheduler.planner.protections.eligibility import Eligibility
 from rescheduler.planner.reasons import ALWAYS_PROTECTED
 from rescheduler.recovery.attempt_ledger import AttemptLedger
 from rescheduler.recovery.controller.attempt_recorder import LedgerWriter, with_failed_copies
-from rescheduler.recovery.controller.owner_trees import OwnerTrees
-from rescheduler.recovery.controller.pod_removal import PodRemover
+from rescheduler.recovery.controller.owner_trees import OwnerTrees, job_forbids_eviction
 from rescheduler.recovery.controller.recovery_report import RecoveryEvents
-from rescheduler.recovery.recovery_decision import ForceDelete, RecordOnly, RestartInPlace, RetriesExhausted
+from rescheduler.recovery.recovery_decision import (
+    ForceDelete,
+    RecordOnly,
+    RestartInPlace,
+    RetriesExhausted,
+    is_confirmed_down,
+)
 from rescheduler.recovery.replica_lineage import has_identity
 from rescheduler.recovery.workload_examination import FailingReplica, WorkloadExamination
 
 __all__ = [
+    "PodRemover",
     "RecoveryReconciler",
     "is_handled_by_migration",
     "is_stuck_pending",
@@ -84,6 +93,74 @@ def protected_because(cluster: WatchedCluster, policy: Policy, pod: PodRecord) -
     policy = profile_of(snapshot, policy, pod.namespace, pod.node)
     refusals = Eligibility(snapshot, policy, urgent=True, recovering=True).refusals(row)
     return next((each.detail for each in refusals if each.reason in ALWAYS_PROTECTED), "")
+
+
+class PodRemover:
+    """Removes pods without a migration, each after a live read, by its uid and resourceVersion."""
+
+    def __init__(self, client: Client, seen: WatchedObjects) -> None:
+        self._client = client
+        self._seen = seen
+
+    async def restart(self, pod: PodRecord) -> bool:
+        """Evict a pod within its budget, and return whether it was evicted. Raises `BudgetRefused`, to be
+        retried."""
+        live = await self._live(pod)
+        if live is None or live.is_terminating or live.resource_version != pod.resource_version:
+            return False  # It has changed: examine it first.
+        try:
+            await self._client.evict(pod.key, uid=pod.uid, version=pod.resource_version)
+        except (errors.NotFound, errors.Conflict):
+            await self._seen.read_pod(pod.key, pod.uid)
+            return False
+        await self._seen.read_pod(pod.key, pod.uid)
+        return True
+
+    async def remove_from_lost_node(self, pod: PodRecord) -> bool:
+        """Force-delete a pod, and return whether it was deleted. Not if its node is ready again.
+
+        A pod with an identity must never run twice, so the confirmation on its node is read live, too.
+        """
+        live = await self._live(pod)
+        if live is None or live.node != pod.node:
+            return False
+        node = await self._live_node(pod.node)
+        if node is not None and (node.is_ready or (has_identity(live) and not is_confirmed_down(node))):
+            return False
+        return await self._delete(live, grace_s=0)
+
+    async def remove_unplaced(self, pod: PodRecord, trees: OwnerTrees) -> bool:
+        """Delete a pod that can't be scheduled, and return whether it was deleted. Its controller creates
+        another."""
+        live = await self._live(pod)
+        if live is None or live.node or live.is_terminating or pod.owner is None:
+            return False
+        job = trees.item("Job", f"{pod.namespace}/{pod.owner.name}") if pod.owner.kind == "Job" else None
+        if job is not None and job_forbids_eviction(job):
+            return False
+        return await self._delete(live)
+
+    async def _live(self, pod: PodRecord) -> PodRecord | None:
+        await self._seen.read_pod(pod.key, pod.uid)
+        live = self._seen.pods.get(pod.key)
+        return live if live is not None and live.uid == pod.uid else None
+
+    async def _live_node(self, name: str) -> NodeRecord | None:
+        try:
+            return await self._client.get(NODES, name)
+        except errors.NotFound:
+            return None
+
+    async def _delete(self, pod: PodRecord, *, grace_s: int | None = None) -> bool:
+        try:
+            await self._client.delete(
+                PODS, pod.key, uid=pod.uid, version=pod.resource_version, grace_s=grace_s
+            )
+        except (errors.NotFound, errors.Conflict):
+            await self._seen.read_pod(pod.key, pod.uid)
+            return False
+        await self._seen.read_pod(pod.key, pod.uid)
+        return True
 
 
 _PERFORMED_HERE: Final = (RestartInPlace, ForceDelete)

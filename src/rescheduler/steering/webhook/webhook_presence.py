@@ -1,6 +1,6 @@
 """Know whether the webhook answers API servers, because some evictions depend on it.
 
-Being registered is not enough: it must have answered a probe recently (`cluster.sources.webhook_probe`).
+Being registered is not enough: it must have answered a probe recently (`cluster.sources.live_source`).
 Before an eviction that depends on it, `confirm` probes it again.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from rescheduler.cluster.sources.cluster_kinds import WebhookProbeResult
-from rescheduler.cluster.sources.webhook_probe import (
+from rescheduler.cluster.sources.live_source import (
     WEBHOOK_LABEL_SELECTOR,
     probe_webhook,
     probe_webhook_if_registered,

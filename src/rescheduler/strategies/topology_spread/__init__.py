@@ -12,8 +12,8 @@ from rescheduler.cluster.snapshot import NO_ROW, Flags, Ints, Rows
 from rescheduler.rules.node_affinity import NodeLabels
 from rescheduler.rules.pod_class_index import AffinityTerm, PodClassIndex, UnparsedAffinityTerm
 from rescheduler.rules.pod_positions import DomainCountRegistry, PodPositions
-from rescheduler.rules.pod_topology_spread import SpreadCheck, spread_checks
 from rescheduler.rules.static_rules import StaticRules
+from rescheduler.rules.topology_rules import SpreadCheck, spread_checks
 from rescheduler.strategies.strategy import Proposal, ProposedMove, View
 from rescheduler.strategies.target_search import find_displacement, least_loaded
 from rescheduler.strategies.topology_spread.constraint_violations import (

@@ -21,7 +21,7 @@ from typing import Protocol
 import numpy as np
 
 from rescheduler.cluster.snapshot import NO_ROW, Flags, Ints, Rows
-from rescheduler.rules.pod_topology_spread import SpreadCheck
+from rescheduler.rules.topology_rules import SpreadCheck
 from rescheduler.strategies.strategy import View
 
 __all__ = [

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from rescheduler.kube.informer import Informer, ReflectorTiming
-from rescheduler.kube.watch_stream import SETTLE_S, WatchHealth
+from rescheduler.kube.watch_cache import SETTLE_S, WatchHealth
 
 PACE = ReflectorTiming(silence_s=90, stale_after_s=120)
 

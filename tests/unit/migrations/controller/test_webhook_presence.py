@@ -7,7 +7,7 @@ import pytest
 from kubesim import ApiServer
 from kubesim.admission.webhook_admission import WebhookCallFailed
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.cluster.sources.webhook_probe import probe_pod, probe_webhook_if_registered
+from rescheduler.cluster.sources.live_source import probe_pod, probe_webhook_if_registered
 from rescheduler.config.policy import Policy
 from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from rescheduler.kube.client import Client

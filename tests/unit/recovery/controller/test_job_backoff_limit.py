@@ -2,7 +2,7 @@
 
 import pytest
 
-from rescheduler.recovery.controller.pod_removal import job_forbids_eviction
+from rescheduler.recovery.controller.owner_trees import job_forbids_eviction
 
 
 def job(failed=0, **spec):

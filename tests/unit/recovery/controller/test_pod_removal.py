@@ -8,7 +8,7 @@ from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.kube.api_resources import NAMESPACES
 from rescheduler.kube.client import Client
 from rescheduler.kube.transport import InProcessTransport
-from rescheduler.recovery.controller.pod_removal import PodRemover
+from rescheduler.recovery.controller.recovery_reconciler import PodRemover
 from rescheduler.recovery.recovery_decision import OUT_OF_SERVICE_TAINT
 from tests.objects import node_object, pod_object
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rescheduler.config.policy import Policy
+from rescheduler.daemon.manual_plans import ReturnMove, build_undo_plan
 from rescheduler.migrations.controller.revalidation import policy_for_manual_move
-from rescheduler.planner.undo_plan import ReturnMove, build_undo_plan
 from tests.building import cluster
 from tests.replay import replay
 

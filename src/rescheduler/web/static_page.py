@@ -1,16 +1,24 @@
-"""A plan as one HTML file that needs no server: the built page, with the answers of the API embedded.
+"""The built page: served file by file, and as one HTML file with a plan.
 
-The page looks up what it would ask the server for in the element `rescheduler-data`. A policy in the file
-lets only the page's own script and style run, by their hashes.
+- Over HTTP, headers keep anything else from running in the page.
+- The HTML file needs no server. The page looks up what it would ask the server for in the element
+  `rescheduler-data`, which has the answers of the API. A policy in the file lets only the page's own script
+  and style run, by their hashes.
 """
 
 import base64
 import hashlib
 import html
+import mimetypes
 import re
+import zlib
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any, Final
 
 import msgspec
+from aiohttp import web
 
 from rescheduler.api.daemon_status import program_version
 from rescheduler.daemon.status_writer import balance_of
@@ -21,12 +29,112 @@ from rescheduler.web.migration_page import migration_list
 from rescheduler.web.node_page import find_pods, node_detail, pod_matrix
 from rescheduler.web.page_model import SavedPage
 from rescheduler.web.plan_page import PlanRevision, plan_view
-from rescheduler.web.static_files import StaticFiles
 from rescheduler.web.web_events import status_view, visible_status
 from rescheduler.web.web_openapi import API_PREFIX, MigrationQuery, PodQuery
 from rescheduler.web.web_viewer import EVERYTHING_VISIBLE
 
-__all__ = ["DATA_ELEMENT", "plan_html"]
+__all__ = [
+    "CONTENT_SECURITY_POLICY",
+    "DATA_ELEMENT",
+    "SECURITY_HEADERS",
+    "StaticFiles",
+    "plan_html",
+]
+
+CONTENT_SECURITY_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+SECURITY_HEADERS: Final = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
+_FOLDER: Final = "static"
+_INDEX: Final = "index.html"
+_HASHED_FOLDER: Final = "assets/"
+_COMPRESSED_FROM: Final = 1024
+_PLACEHOLDER: Final = (
+    "<!doctype html><html lang=en><meta charset=utf-8><title>rescheduler</title>"
+    "<p>The page is not built in this checkout: run <code>make web</code>. The API is at "
+    "<a href=/api/v1/openapi.json>/api/v1/openapi.json</a>."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    body: bytes
+    compressed: bytes | None
+    content_type: str
+    etag: str
+    is_hashed: bool
+    """Whether its name changes with its content, so that it can be cached forever."""
+
+
+class StaticFiles:
+    """All files of the page, read once: there are few, and nothing outside of them can be asked for."""
+
+    def __init__(self, folder: Traversable | None = None) -> None:
+        found = folder or files(__package__).joinpath(_FOLDER)
+        self._files = {path: _file(path, body) for path, body in _read_all(found, "")}
+        if _INDEX not in self._files:
+            self._files[_INDEX] = _file(_INDEX, _PLACEHOLDER.encode())
+
+    def body(self, path: str) -> bytes:
+        """Return the content of the file; raise `KeyError`."""
+        return self._files[path].body
+
+    def response(self, request: web.Request) -> web.Response:
+        file = self._files.get(request.path.lstrip("/") or _INDEX)
+        if file is None:
+            raise web.HTTPNotFound(text="there is no such file")
+        headers = {
+            "ETag": file.etag,
+            "Cache-Control": "public, max-age=31536000, immutable" if file.is_hashed else "no-cache",
+            "Content-Type": file.content_type,
+            "Vary": "Accept-Encoding",
+        }
+        if request.headers.get("If-None-Match") == file.etag:
+            return web.Response(status=304, headers=headers)
+        if file.compressed is not None and "gzip" in request.headers.get("Accept-Encoding", ""):
+            return web.Response(body=file.compressed, headers={**headers, "Content-Encoding": "gzip"})
+        return web.Response(body=file.body, headers=headers)
+
+
+def _read_all(folder: Traversable, prefix: str) -> list[tuple[str, bytes]]:
+    if not folder.is_dir():
+        return []
+    found = []
+    for each in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if each.is_dir():
+            found += _read_all(each, f"{prefix}{each.name}/")
+        else:
+            found.append((f"{prefix}{each.name}", each.read_bytes()))
+    return found
+
+
+def _file(path: str, body: bytes) -> _File:
+    kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
+    is_text = kind.startswith("text/") or kind in {
+        "application/javascript",
+        "application/json",
+        "image/svg+xml",
+    }
+    packer = zlib.compressobj(9, wbits=31)
+    compressed = packer.compress(body) + packer.flush() if is_text and len(body) > _COMPRESSED_FROM else None
+    digest = hashlib.sha256(body).hexdigest()[:32]
+    return _File(
+        body,
+        compressed,
+        f"{kind}; charset=utf-8" if is_text else kind,
+        f'"{digest}"',
+        path.startswith(_HASHED_FOLDER),
+    )
+
 
 DATA_ELEMENT: Final = "rescheduler-data"
 _MOST_EXPLAINED: Final = 100

@@ -1,8 +1,9 @@
-"""The plan that moves pods back to where they were before some of the migrations in the history.
+"""The plans that users request: the move of one pod, and the undo of earlier migrations.
 
-A pod that moved several times goes back to where it was before the first of the selected moves, and is found
-by following each move to the pod that took its place. Pods that no longer exist, and nodes that no longer may
-take them, are refused with the reason, as in every plan.
+An undo moves pods back to where they were before some of the migrations in the history. A pod that moved
+several times goes back to where it was before the first of the selected moves, and is found by following each
+move to the pod that took its place. Pods that no longer exist, and nodes that no longer may take them, are
+refused with the reason, as in every plan.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,16 +11,98 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from rescheduler.api.migration_journal import JournalEntry
-from rescheduler.api.podmigration import MANUAL
-from rescheduler.cluster.snapshot import Snapshot
+from rescheduler.api.podmigration import MANUAL, Handover
+from rescheduler.cluster.snapshot import Snapshot, closed_because
+from rescheduler.config.config_validation import did_you_mean
 from rescheduler.config.policy import Policy
 from rescheduler.config.profiles import replace_settings
-from rescheduler.planner.plan import Plan, Rejection
+from rescheduler.migrations.controller.revalidation import TEMPORARY_REASONS, policy_for_manual_move
+from rescheduler.migrations.runtime_state import RuntimeState
+from rescheduler.planner.available_nodes import availability_message
+from rescheduler.planner.explanation import PodExplanation, explain_pod
+from rescheduler.planner.plan import Move, Plan, Rejection
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.planner.reasons import Reason
 from rescheduler.strategies.strategy import Proposal, ProposedMove, View
 
-__all__ = ["ReturnMove", "build_undo_plan", "moves_to_undo"]
+__all__ = [
+    "ReturnMove",
+    "build_undo_plan",
+    "manual_move_refusals",
+    "manual_plan",
+    "moves_to_undo",
+]
+
+
+def manual_plan(snapshot: Snapshot, key: str, target: str | None) -> Plan:
+    """Return a plan with one move; without `target`, the controller chooses the node."""
+    pod = snapshot.pods.records[snapshot.pods.row[key]]
+    move = Move(
+        pod=key,
+        uid=pod.uid,
+        source=pod.node,
+        target=target,
+        strategy=MANUAL,
+        handover=Handover.AUTO,
+        reason="requested by a user",
+        gain=0.0,
+    )
+    return Plan(taken_at_s=snapshot.taken_at_s, moves=(move,))
+
+
+def manual_move_refusals(
+    snapshot: Snapshot, key: str, target: str | None, state: RuntimeState
+) -> list[Rejection]:
+    """Return what prevents the move, without temporary reasons: the move waits for those."""
+    if key not in snapshot.pods.row:
+        name = key.partition("/")[2]
+        elsewhere = sorted(each for each in snapshot.pods.row if each.endswith(f"/{name}"))
+        hint = (
+            f"; did you mean {', '.join(elsewhere[:3])}?"
+            if elsewhere
+            else did_you_mean(key, snapshot.pods.row)
+        )
+        return [Rejection(key, Reason.GONE, "", f"pod not found{hint}")]
+    explained = explain_pod(
+        snapshot, policy_for_manual_move(state.policy), key, steered=state.steers, guarded=state.guards
+    )
+    found = [each for each in explained.kept_in_maintenance_by if each.reason not in TEMPORARY_REASONS]
+    return found or _target_refusals(snapshot, explained, target, state.policy)
+
+
+def _target_refusals(
+    snapshot: Snapshot, explained: PodExplanation, target: str | None, policy: Policy
+) -> list[Rejection]:
+    if explained.places is None:
+        return []
+    if target is None:
+        if explained.places.available:
+            return []
+        return [Rejection(explained.pod, Reason.NO_TARGET, "", availability_message(explained.places))]
+    if target in explained.places.available:
+        return []
+    return [
+        Rejection(
+            explained.pod, Reason.TARGET_UNFIT, target, _why_target_unfit(snapshot, explained, target, policy)
+        )
+    ]
+
+
+def _why_target_unfit(snapshot: Snapshot, explained: PodExplanation, target: str, policy: Policy) -> str:
+    assert explained.places is not None
+    if target not in snapshot.nodes.row:
+        return f"node {target} not found{did_you_mean(target, snapshot.nodes.row)}"
+    if target == explained.node:
+        return f"the pod is already on {target}"
+    if closed := closed_because(snapshot, policy, snapshot.nodes.row[target]):
+        return f"{target} {closed}"
+    reasons = [
+        f"{each.reason}{f' ({detail})' if detail else ''}"
+        for each in explained.places.forbidden
+        for node, detail in each.nodes
+        if node == target
+    ]
+    return f"{target}: {'; '.join(reasons)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +193,12 @@ class _MoveBack:
             view.report_staying(row, Reason.TARGET_UNFIT, f"node {back.node} no longer exists")
             return None
         if not view.may_go(row, node):
-            view.report_staying(row, Reason.TARGET_UNFIT, _why_unfit(view, row, node))
+            view.report_staying(row, Reason.TARGET_UNFIT, _why_not_back(view, row, node))
             return None
         return ProposedMove(row, node, f"undo of {back.migration.partition('/')[2]}", 0.0)
 
 
-def _why_unfit(view: View, row: int, node: int) -> str:
+def _why_not_back(view: View, row: int, node: int) -> str:
     name = view.snapshot.nodes.records[node].name
     if not view.open[node]:
         return f"{name} is not Ready, is cordoned, or is being emptied"
