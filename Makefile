@@ -130,11 +130,12 @@ test-web-full: $(READY) web/node_modules/.ready chromium ## its long parts: an h
 	@$(BIN)/pytest tests/web -m full $(ARGS)
 
 .PHONY: web-pictures
-web-pictures: $(READY) chromium fonts-inter ## take the pictures of the web page for the docs
+web-pictures: $(READY) chromium fonts-inter pngquant ## take the pictures of the web page for the docs
 	@PICTURES=1 $(BIN)/pytest tests/web/test_screenshots.py $(ARGS)
+	@pngquant --force --ext .png --nofs --speed 1 --strip 256 docs/images/web/*.png  # a third of the size; the page has few colors
 
-.PHONY: chromium fonts-inter
-chromium fonts-inter:
+.PHONY: chromium fonts-inter pngquant
+chromium fonts-inter pngquant:
 	@scripts/web-tools.sh $@
 
 web/node_modules/.ready: web/package-lock.json

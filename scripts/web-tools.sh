@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what the web page needs is installed: web-tools.sh node|chromium|fonts-inter. Debian's packages are installed as root only.
+# Makes sure that what the web page needs is installed: web-tools.sh node|chromium|fonts-inter|pngquant. Debian's packages are installed as root only.
 set -euo pipefail
 
 node_is_new() {
@@ -35,5 +35,8 @@ chromium)
 fonts-inter)
   # Without it the pictures have the machine's default font.
   dpkg-query --show fonts-inter >/dev/null 2>&1 || install fonts-inter fonts-noto-cjk
+  ;;
+pngquant)
+  command -v pngquant >/dev/null || install pngquant
   ;;
 esac

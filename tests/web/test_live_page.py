@@ -54,7 +54,7 @@ def test_move_to_its_end(shop: PageServer, user: PageUser, findings: Findings) -
     page = user.visit(shop, "moves", motion="no-preference")
     expect(page.locator(".steps").first).to_be_visible(timeout=60_000)
     expect(page.locator("tbody td", has_text="Completed").first).to_be_visible(timeout=90_000)
-    expect(page.locator(".figures")).to_contain_text("Plain eviction")
+    expect(page.locator(".figures")).to_contain_text("With plain eviction")
     page.locator("table", has_text="Result").locator("tbody a").first.click()
     expect(page.locator(".timeline li")).not_to_have_count(0)
     expect(page.locator(".panel")).to_contain_text("Completed")
@@ -120,7 +120,7 @@ def test_drain_by_others(server_of: Servers, user: PageUser) -> None:
     expect(page.locator("h1")).to_have_text("Moves")
     drain = kubectl_started(server, "drain", "worker-1", "--ignore-daemonsets", "--delete-emptydir-data")
     try:
-        row = rows(page, "Nodes that other clients drain").filter(has_text="worker-1")
+        row = rows(page, "Nodes being drained by other clients").filter(has_text="worker-1")
         expect(row).to_contain_text(re.compile(r"\d moving, \d moved"))
         page.goto(server.address("cluster/worker-1"))
         expect(page.locator(".panel")).to_contain_text("Drained by another client")

@@ -132,10 +132,11 @@ def test_views(cluster: Kubectl, daemon: PageServer, user: PageUser, findings: F
     expect(page.locator(".panel")).to_contain_text("shop/lonely")
     expect(page.locator(".panel")).to_contain_text("kubelet is posting ready status")
     page.goto(daemon.address("what-if"))
-    page.get_by_label("Tolerated spread").fill("1")
+    page.get_by_label("Spread limit").fill("1")
     expect(page.locator(".what-if-plan")).to_contain_text("cpu")
     page.goto(daemon.address("why/shop/lonely"))
-    expect(page.locator(".why-word")).to_contain_text("May move, by Copy")
+    expect(page.locator(".why-word")).to_have_text("May move")
+    expect(page.locator(".why-answer")).to_contain_text("Handover Copy")
     expect(page.locator(".matrix")).to_contain_text("AlreadyHere")
     for route, heading in (("plan", "Plan"), ("moves", "Moves")):
         page.goto(daemon.address(route))

@@ -49,7 +49,7 @@ def test_hidden_namespaces(server: PageServer, user: PageUser) -> None:
     expect(panel).to_contain_text("shop/")
     expect(panel).to_contain_text("namespaces that you can't see")
     assert "kube-system" not in panel.inner_text()
-    expect(panel.get_by_role("link", name="What if drained")).to_be_visible()
+    expect(panel.get_by_role("link", name="Try draining it")).to_be_visible()
     expect(panel.get_by_role("button", name="Drain", exact=True)).to_have_count(0)
     page.goto(server.address("why"))
     page.get_by_role("combobox", name="Find a pod").fill("node-logs")

@@ -169,3 +169,19 @@ def test_hostile_migration(user: PageUser, server_of: Servers) -> None:
     assert page.locator("main img").count() == 0
     pause(server, paused=False)
     expect(page.get_by_role("button", name="Pause moves")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    "route", ["cluster?as=table", "cluster/node-00000", "plan", "what-if?drain=node-00000", "why"]
+)
+def test_tables_on_a_phone(user: PageUser, server_of: Servers, route: str) -> None:
+    """No table is cut off on a phone: rows become blocks, or columns that matter less are left out."""
+    page = user.visit(server_of("pool"), route, width=390)
+    expect(page.locator(".table-scroll:visible").first).to_be_visible()
+    if route == "why":
+        page.locator("tbody tr a").first.click()
+        expect(page.locator(".matrix")).to_be_visible()
+    frames = page.locator(".table-scroll:visible").evaluate_all(
+        "frames => frames.map(frame => [frame.ariaLabel, frame.scrollWidth - frame.clientWidth])"
+    )
+    assert [name for name, hidden in frames if hidden > 0] == []

@@ -29,7 +29,7 @@ def saved_plan(page: Page, folder: Path) -> Path:
 def test_settings(user: PageUser, server_of: Servers) -> None:
     """Other settings give another plan; its link shows the same plan to other users."""
     page = user.visit(server_of("pool"), "what-if")
-    page.get_by_label("Most moves").fill("3")
+    page.get_by_label("Maximum moves").fill("3")
     expect(page.locator(".figure-value").first).to_have_text("3")
     page.get_by_label("LoadBalancing").uncheck()
     expect(page.locator(".figure-value").first).to_have_text("0")
@@ -38,7 +38,7 @@ def test_settings(user: PageUser, server_of: Servers) -> None:
     page.wait_for_url(re.compile("what-if/.+"))
     other = user.visit(server_of("pool"), page.url.split("#/")[1])
     expect(other.locator(".figure-value").first).to_have_text(moves_of(page))
-    expect(other.get_by_label("Most moves")).to_have_value("3")
+    expect(other.get_by_label("Maximum moves")).to_have_value("3")
     expect(other.get_by_label("LoadBalancing")).not_to_be_checked()
 
 
@@ -57,7 +57,7 @@ def test_copied_link(user: PageUser, server_of: Servers) -> None:
 def test_drained_node(user: PageUser, server_of: Servers) -> None:
     """From the panel of a node: all movable pods leave it, and none comes."""
     page = user.visit(server_of("pool"), "cluster/node-00004")
-    page.get_by_role("link", name="What if drained").click()
+    page.get_by_role("link", name="Try draining it").click()
     expect(page.locator(".what-if-plan")).to_contain_text("Drained nodes count as in maintenance")
     expect(page.locator("tbody tr").first).to_contain_text("node-00004 in maintenance")
 
@@ -65,7 +65,7 @@ def test_drained_node(user: PageUser, server_of: Servers) -> None:
 def test_added_nodes(user: PageUser, server_of: Servers) -> None:
     """A plan that needs nodes which don't exist can't be saved for `apply`."""
     page = user.visit(server_of("pool"), "cluster/node-00001")
-    page.get_by_role("link", name="What if two more").click()
+    page.get_by_role("link", name="Try adding two like it").click()
     expect(page.locator(".what-if-plan")).to_contain_text("node-00001-new-2")
     expect(page.get_by_role("button", name="Export JSON")).to_be_disabled()
 

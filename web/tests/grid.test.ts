@@ -17,6 +17,19 @@ describe("the layout", () => {
     expect(heights).toEqual(heights.slice().sort((a, b) => b - a));
   });
 
+  test.each([[[14, 13, 13]], [[2, 2, 2]], [[40]]])("cells with names fill the rows of groups of %j nodes", (sizes) => {
+    const layout = layOut(groups(...sizes), 1400, 640);
+    const right = Math.max(...sizes.map((_, group) => layout.groups[group]!.x + layout.groups[group]!.width));
+    expect(layout.cellHeight).toBeGreaterThanOrEqual(44);
+    expect(right).toBeGreaterThan(1400 - layout.gap - layout.columns);
+  });
+
+  test("narrow cells with names come before cells without", () => {
+    const layout = layOut(groups(14, 13, 13), 562, 370);
+    expect(layout.cellHeight).toBeGreaterThanOrEqual(44);
+    expect(layout.height).toBeLessThanOrEqual(370);
+  });
+
   test("no two cells overlap", () => {
     const layout = layOut(groups(3, 2, 70, 1), 900, 500);
     const count = layout.positions.length / 2;

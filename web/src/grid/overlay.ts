@@ -1,7 +1,8 @@
 /** Draws what lies above the cells of the node grid: marks of the pointer, moves that run, and pods on their way. */
 
 import { printable } from "../lib/format";
-import { arrangePods, cellBox, LARGE, podArea, type Scene, shortened } from "./painter";
+import { arcOf, pointAt, type Point, type RouteEnd, routeOf } from "./move-routes";
+import { arrangePods, cellBox, headingBoxes, LARGE, podArea, type Scene, shortened } from "./painter";
 
 /** A pod between two cells. */
 export interface Link {
@@ -48,8 +49,11 @@ export function paintOverlay(context: CanvasRenderingContext2D, scene: Scene, ov
   outline(overlay.hovered, palette.text, 1.5);
   outline(overlay.selected, palette.accent, 2);
   outline(overlay.focused, palette.accent, 2);
-  for (const link of overlay.links) paintLink(context, scene, link);
-  for (const flight of overlay.flights) paintFlight(context, scene, flight);
+  if (overlay.links.length || overlay.flights.length) {
+    const free = freeArea(context, scene);
+    overlay.links.forEach((link, index) => paintLink(context, scene, free, link, index));
+    overlay.flights.forEach((flight, index) => paintFlight(context, scene, free, flight, index));
+  }
   if (overlay.drag) {
     outline(overlay.drag.target, palette.accent, 2);
     context.fillStyle = palette.accent;
@@ -57,71 +61,116 @@ export function paintOverlay(context: CanvasRenderingContext2D, scene: Scene, ov
   }
 }
 
-interface Curve {
-  readonly from: readonly [number, number];
-  readonly middle: readonly [number, number];
-  readonly to: readonly [number, number];
+interface MovePath {
+  readonly points: readonly Point[];
   /** The middle of the square at the target. */
-  readonly square: readonly [number, number];
+  readonly square: Point;
 }
 
-/** A shallow arc from a pod to its place in another cell; between the middles of the cells where pods have no squares. */
-function curveOf(context: CanvasRenderingContext2D, scene: Scene, { from, to, pod, newPod }: Link): Curve {
-  const middle = (index: number): readonly [number, number] => {
-    const [left, top, width, height] = cellBox(scene, index);
+const LANES = [0, -0.25, 0.25, -0.12, 0.12];
+
+function hasNames({ layout, view }: Scene): boolean {
+  return layout.cellHeight * view.scale >= LARGE;
+}
+
+/** From a pod to its place in another cell; between the middles of the cells where pods have no squares. */
+function pathOf(context: CanvasRenderingContext2D, scene: Scene, { from, to, pod, newPod }: Link, index: number): MovePath {
+  const middle = (cell: number): Point => {
+    const [left, top, width, height] = cellBox(scene, cell);
     return [left + width / 2, top + height / 2];
   };
-  const source = squareOf(scene, from, pod, false);
+  if (!hasNames(scene)) return { points: arcOf(middle(from), middle(to)), square: middle(to) };
+  const source = endOf(context, scene, from, pod, squareOf(scene, from, pod, false));
   const target = squareOf(scene, to, newPod, false) ?? squareOf(scene, to, pod, true);
-  const right = Math.sign(cellBox(scene, to)[0] - cellBox(scene, from)[0]);
-  // It begins and ends behind the names of pods, unless it comes from the other side: so names stay readable.
-  const start = source && right >= 0 ? besideName(context, scene, from, source, pod) : (source ?? middle(from));
-  const end = target && right <= 0 ? besideName(context, scene, to, target, newPod ?? pod) : (target ?? middle(to));
-  const halfway = [(start[0] + end[0]) / 2, (start[1] + end[1]) / 2] as const;
-  const lift = Math.min(60, Math.hypot(end[0] - start[0], end[1] - start[1]) * 0.2);
-  // Within a column, the arc keeps to the right edge of the cells, past the names of other pods.
-  const [left, , width] = cellBox(scene, from);
-  const isWithinColumn = right === 0 && source !== null && target !== null;
-  const bend = isWithinColumn ? [2 * (left + width - 12) - halfway[0], halfway[1]] as const : [halfway[0], halfway[1] - lift] as const;
-  return { from: start, middle: bend, to: end, square: target ?? end };
+  const gap = scene.layout.gap * scene.view.scale;
+  const points = routeOf(source, endOf(context, scene, to, newPod ?? pod, target), gap, Math.min(16, gap) * LANES[index % LANES.length]!);
+  return { points, square: target ?? points.at(-1)! };
 }
 
-function strokeCurve(context: CanvasRenderingContext2D, curve: Curve): void {
+function endOf(context: CanvasRenderingContext2D, scene: Scene, index: number, pod: string, square: Point | null): RouteEnd {
+  return { cell: cellBox(scene, index), square, half: 5, behindName: square ? besideName(context, scene, index, square, pod) : null };
+}
+
+function strokePath(context: CanvasRenderingContext2D, points: readonly Point[]): void {
   context.beginPath();
-  context.moveTo(...curve.from);
-  context.quadraticCurveTo(...curve.middle, ...curve.to);
+  points.forEach((point, index) => {
+    const next = points[index + 1];
+    if (index === 0) context.moveTo(...point);
+    else if (!next) context.lineTo(...point);
+    else {
+      const before = points[index - 1]!;
+      const shorter = Math.min(Math.hypot(point[0] - before[0], point[1] - before[1]), Math.hypot(next[0] - point[0], next[1] - point[1]));
+      context.arcTo(...point, ...next, Math.min(6, shorter / 2));
+    }
+  });
   context.stroke();
 }
 
-/** A move that runs: a dashed line with a square at its target. */
-function paintLink(context: CanvasRenderingContext2D, scene: Scene, link: Link): void {
-  const curve = curveOf(context, scene, link);
-  context.strokeStyle = scene.palette.accent;
-  context.lineWidth = 1.5;
-  context.setLineDash([5, 4]);
-  strokeCurve(context, curve);
-  context.setLineDash([]);
-  context.lineWidth = 2;
-  context.strokeRect(curve.square[0] - 5, curve.square[1] - 5, 10, 10);
+/** Where lines may be: not on headings, and not on cells with names. It is meant for the rule `evenodd`. */
+function freeArea(context: CanvasRenderingContext2D, scene: Scene): Path2D {
+  const free = new Path2D();
+  free.rect(0, 0, scene.width, scene.height);
+  for (const box of headingBoxes(context, scene)) free.rect(...box);
+  if (!hasNames(scene)) return free;
+  for (let index = 0; index < scene.nodes.length; index++) {
+    const [left, top, width, height] = cellBox(scene, index);
+    if (left < scene.width && top < scene.height && left + width > 0 && top + height > 0) free.rect(left, top, width, height);
+  }
+  return free;
 }
 
-/** A pod on its way: a square on the arc, slow at both ends. */
-function paintFlight(context: CanvasRenderingContext2D, scene: Scene, flight: Flight): void {
-  const curve = curveOf(context, scene, flight);
+/** Paint a line that passes behind all cells but its own. */
+function behindNames(context: CanvasRenderingContext2D, scene: Scene, free: Path2D, { from, to }: Link, paint: () => void): void {
+  const area = new Path2D(free);
+  if (hasNames(scene)) for (const index of [from, to]) area.rect(...cellBox(scene, index));
+  context.save();
+  context.clip(area, "evenodd");
+  paint();
+  context.restore();
+}
+
+/** A move that runs: a dashed line that ends in an arrow, with a square at its target. */
+function paintLink(context: CanvasRenderingContext2D, scene: Scene, free: Path2D, link: Link, index: number): void {
+  const { points, square } = pathOf(context, scene, link, index);
+  context.strokeStyle = context.fillStyle = scene.palette.accent;
+  behindNames(context, scene, free, link, () => {
+    context.lineWidth = 1.5;
+    context.setLineDash([5, 4]);
+    strokePath(context, points);
+    context.setLineDash([]);
+    if (hasNames(scene)) paintArrow(context, points);
+  });
+  context.lineWidth = 2;
+  context.strokeRect(square[0] - 5, square[1] - 5, 10, 10);
+}
+
+function paintArrow(context: CanvasRenderingContext2D, points: readonly Point[]): void {
+  const [before, end] = [points.at(-2), points.at(-1)];
+  if (!before || !end) return;
+  const angle = Math.atan2(end[1] - before[1], end[0] - before[0]);
+  context.beginPath();
+  context.moveTo(...end);
+  for (const side of [-1, 1]) context.lineTo(end[0] - 7 * Math.cos(angle + side * 0.45), end[1] - 7 * Math.sin(angle + side * 0.45));
+  context.fill();
+}
+
+/** A pod on its way: a square on the line, slow at both ends. */
+function paintFlight(context: CanvasRenderingContext2D, scene: Scene, free: Path2D, flight: Flight, index: number): void {
+  const { points } = pathOf(context, scene, flight, index);
   context.strokeStyle = scene.palette.accent;
   context.globalAlpha = 0.45;
   context.lineWidth = 1;
-  strokeCurve(context, curve);
+  behindNames(context, scene, free, flight, () => strokePath(context, points));
   context.globalAlpha = 1;
-  const t = flight.progress < 0.5 ? 2 * flight.progress ** 2 : 1 - (2 - 2 * flight.progress) ** 2 / 2;
-  const at = (axis: 0 | 1) => (1 - t) ** 2 * curve.from[axis] + 2 * (1 - t) * t * curve.middle[axis] + t ** 2 * curve.to[axis];
+  const share = flight.progress < 0.5 ? 2 * flight.progress ** 2 : 1 - (2 - 2 * flight.progress) ** 2 / 2;
+  const [x, y] = pointAt(points, share);
   const side = Math.max(6, Math.min(12, scene.layout.cellHeight * scene.view.scale * 0.5));
   context.fillStyle = scene.palette.accent;
-  context.fillRect(at(0) - side / 2, at(1) - side / 2, side, side);
+  context.fillRect(x - side / 2, y - side / 2, side, side);
 }
 
 /** The middle of the square of a pod that is in a cell or comes to it; null where pods have no squares of their own. */
-function squareOf(scene: Scene, index: number, key: string | null, comes: boolean): readonly [number, number] | null {
+function squareOf(scene: Scene, index: number, key: string | null, comes: boolean): Point | null {
   const node = scene.nodes[index];
   const cell = cellBox(scene, index);
   if (!node?.pods || key === null || cell[3] < LARGE) return null;
@@ -134,19 +183,13 @@ function squareOf(scene: Scene, index: number, key: string | null, comes: boolea
   return [left + (place % columns) * step + side / 2, top + Math.floor(place / columns) * step + side / 2];
 }
 
-/** A point behind the name of a pod, where pods are named; else the middle of its square. */
-function besideName(
-  context: CanvasRenderingContext2D,
-  scene: Scene,
-  index: number,
-  square: readonly [number, number],
-  key: string,
-): readonly [number, number] {
+/** The right of the name of a pod, where pods are named; else null. */
+function besideName(context: CanvasRenderingContext2D, scene: Scene, index: number, square: Point, key: string): number | null {
   const { pods, arriving } = scene.nodes[index]!;
   const [, , width, height] = podArea(...cellBox(scene, index));
   const arrangement = arrangePods((pods?.length ?? 0) + arriving.length, width, height);
-  if (!arrangement?.named) return square;
+  if (!arrangement?.named) return null;
   context.font = `11px ${scene.palette.font}`;
   const name = shortened(context, printable(key.split("/")[1] ?? key), width - arrangement.side - 6);
-  return [square[0] + arrangement.side / 2 + 10 + context.measureText(name).width, square[1]];
+  return square[0] + arrangement.side / 2 + 10 + context.measureText(name).width;
 }

@@ -10,6 +10,8 @@ export interface GridPod {
   readonly key: string;
   /** Whether the plan moves it. */
   readonly moving: boolean;
+  /** Whether it takes the place of a pod that moves now. */
+  readonly comes: boolean;
 }
 
 export interface GridNode {
@@ -27,6 +29,8 @@ export interface GridNode {
   readonly ready: boolean;
   readonly schedulable: boolean;
   readonly warned: boolean;
+  /** Why no new pods come to it, if so. */
+  readonly note: string;
 }
 
 export interface Palette {
@@ -92,14 +96,37 @@ export function paintCells(context: CanvasRenderingContext2D, scene: Scene): voi
   if (layout.groups.length > 1) paintHeadings(context, scene);
 }
 
-function paintHeadings(context: CanvasRenderingContext2D, { layout, view, headings, palette }: Scene): void {
-  context.font = `600 12px ${palette.font}`;
+function paintHeadings(context: CanvasRenderingContext2D, scene: Scene): void {
+  context.font = headingFont(scene);
   context.textBaseline = "alphabetic";
-  context.fillStyle = palette.muted;
-  layout.groups.forEach((group, index) => {
-    const x = Math.max(0, group.x * view.scale + view.x);
-    const y = (group.y + HEADING) * view.scale + view.y;
-    context.fillText(shortened(context, headings[index] ?? group.name, group.width * view.scale), x, y - 6);
+  context.fillStyle = scene.palette.muted;
+  scene.layout.groups.forEach((_, index) => {
+    const { text, x, y } = headingAt(context, scene, index);
+    context.fillText(text, x, y);
+  });
+}
+
+function headingFont({ palette }: Scene): string {
+  return `600 12px ${palette.font}`;
+}
+
+/** The text of a group's heading, and the left end of its baseline. */
+function headingAt(context: CanvasRenderingContext2D, { layout, view, headings }: Scene, index: number): { text: string; x: number; y: number } {
+  const group = layout.groups[index]!;
+  return {
+    text: shortened(context, headings[index] ?? group.name, group.width * view.scale),
+    x: Math.max(0, group.x * view.scale + view.x),
+    y: (group.y + HEADING) * view.scale + view.y - 6,
+  };
+}
+
+/** Where the headings are, in screen coordinates: left, top, width, height. */
+export function headingBoxes(context: CanvasRenderingContext2D, scene: Scene): readonly (readonly [number, number, number, number])[] {
+  if (scene.layout.groups.length < 2) return [];
+  context.font = headingFont(scene);
+  return scene.layout.groups.map((_, index) => {
+    const { text, x, y } = headingAt(context, scene, index);
+    return [x - 2, y - 12, context.measureText(text).width + 4, 16];
   });
 }
 
@@ -139,16 +166,20 @@ function paintTinyCell(
   context.fillStyle = loadColor(load, palette.theme);
   context.fillRect(x, y, width, height);
   if (node.after === null || Math.abs(node.after - load) < 0.5) return;
-  const [base, tip] = node.after > load ? [y + height - 1, y + 1] : [y + 1, y + height - 1];
+  // In the smallest cells it is as large as the cell and has no outline, which would leave a speck of it.
+  const inset = height < 9 ? 0 : 1;
+  const [base, tip] = node.after > load ? [y + height - inset, y + inset] : [y + inset, y + height - inset];
   context.fillStyle = palette.accent;
-  context.strokeStyle = palette.surface;
-  context.lineWidth = 1;
   context.beginPath();
-  context.moveTo(x + 1, base);
-  context.lineTo(x + width - 1, base);
+  context.moveTo(x + inset, base);
+  context.lineTo(x + width - inset, base);
   context.lineTo(x + width / 2, tip);
   context.closePath();
-  context.stroke();
+  if (inset) {
+    context.strokeStyle = palette.surface;
+    context.lineWidth = 1;
+    context.stroke();
+  }
   context.fill();
 }
 
@@ -182,8 +213,11 @@ function paintBar(
 
 /** The ghost: a line where the load will be, and a stem from where it is. */
 function paintGhost(context: CanvasRenderingContext2D, palette: Palette, now: number, then: number, x: number, width: number): void {
-  context.fillStyle = palette.accent;
   const thickness = width >= 9 ? 2 : 1.5;
+  // The line has an edge: the accent alone is hard to see on the color of a high load.
+  context.fillStyle = palette.surface;
+  context.fillRect(x - 1, then - thickness / 2 - 1, width + 2, thickness + 2);
+  context.fillStyle = palette.accent;
   context.fillRect(x - 1, then - thickness / 2, width + 2, thickness);
   if (width >= 6) context.fillRect(x + width / 2 - 0.5, Math.min(now, then), 1, Math.abs(now - then));
 }
@@ -226,7 +260,7 @@ function paintLargeCell(
   const oneLine = width >= ONE_LINE;
   context.textBaseline = "top";
   context.font = `12px ${palette.font}`;
-  const figures = loadText(context, node, room);
+  const figures = loadText(context, node, oneLine ? room - 80 : room);
   context.fillStyle = palette.text;
   const figuresWidth = oneLine ? context.measureText(figures).width + 8 : 0;
   context.fillText(shortened(context, printable(node.name), room - figuresWidth), left, y + 7);
@@ -237,13 +271,14 @@ function paintLargeCell(
   paintPods(context, palette, node, podArea(x, y, width, height));
 }
 
-/** The load now and after the plan, or only the one now where there is no room for both. */
+/** The load now and after the plan, with the node's note: as much as there is room for. */
 function loadText(context: CanvasRenderingContext2D, node: GridNode, room: number): string {
-  if (node.load === null || !node.ready) return "";
+  const fits = (text: string) => context.measureText(text).width <= room;
+  if (node.load === null || !node.ready) return fits(node.note) ? node.note : "";
   const now = `${Math.round(node.load)}%`;
-  if (node.after === null || Math.abs(node.after - node.load) < 0.5) return now;
-  const both = `${now} → ${Math.round(node.after)}%`;
-  return context.measureText(both).width <= room ? both : now;
+  const both = node.after === null || Math.abs(node.after - node.load) < 0.5 ? now : `${now} → ${Math.round(node.after)}%`;
+  const noted = node.note ? `${both}  ${node.note}` : both;
+  return fits(noted) ? noted : fits(both) ? both : now;
 }
 
 /** How the pods of a cell are arranged: squares in a row, and whether each row is one pod with its name. */
@@ -259,7 +294,8 @@ const LARGEST_SQUARE = 13;
 
 /** Null where there is no room. */
 export function arrangePods(count: number, width: number, height: number): PodArrangement | null {
-  if (count === 0 || width < 8 || height < 5) return null;
+  // With less room, some cells would show their pods as specks, and others none.
+  if (count === 0 || width < 8 || height < 14) return null;
   if (count * NAMED_ROW <= height && width >= 110) return { side: 9, columns: 1, step: NAMED_ROW, named: true };
   for (let side = LARGEST_SQUARE; side >= 3; side--) {
     const columns = Math.floor((width + 2) / (side + 2));
@@ -271,8 +307,8 @@ export function arrangePods(count: number, width: number, height: number): PodAr
 /** Where the pods of a large cell are, in screen coordinates: left, top, width, height. */
 export function podArea(x: number, y: number, width: number, height: number): readonly [number, number, number, number] {
   const left = x + barWidth(height) + 8;
-  const top = y + (width >= ONE_LINE ? 27 : 42);
-  return [left, top, x + width - 6 - left, y + height - 6 - top];
+  const top = y + (width >= ONE_LINE ? 27 : height >= 80 ? 42 : 40);
+  return [left, top, x + width - 6 - left, y + height - 4 - top];
 }
 
 function paintPods(
@@ -289,14 +325,14 @@ function paintPods(
   context.lineWidth = 1;
   for (let index = 0; index < count + node.arriving.length; index++) {
     const pod = index < count ? node.pods?.[index] : undefined;
-    const comes = index >= count;
+    const comes = index >= count || pod?.comes === true;
     const left = x + (index % columns) * step;
     const top = y + Math.floor(index / columns) * step;
     const moving = comes || (pod ? pod.moving : index >= count - node.leaving);
     context.fillStyle = context.strokeStyle = moving ? palette.accent : palette.line;
     if (comes) context.strokeRect(left + 0.5, top + 0.5, side - 1, side - 1);
     else context.fillRect(left, top, side, side);
-    const key = comes ? node.arriving[index - count] : pod?.key;
+    const key = index >= count ? node.arriving[index - count] : pod?.key;
     if (!named || key === undefined) continue;
     context.fillStyle = moving ? palette.accent : palette.muted;
     context.fillText(shortened(context, printable(key.split("/")[1] ?? key), width - side - 6), left + side + 6, top - 1);

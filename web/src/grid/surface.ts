@@ -73,6 +73,8 @@ export class GridSurface {
       context.canvas.style.width = `${width}px`;
       context.canvas.style.height = `${height}px`;
       context.setTransform(ratio, 0, 0, ratio, 0, 0);
+      // Inter shows the x of a name such as 6x9 as a multiplication sign; this leaves such replacements out.
+      context.textRendering = "optimizeSpeed";
     }
   }
 

@@ -27,6 +27,11 @@ export function Name({ children }: { readonly children: string }) {
   );
 }
 
+/** Words of rescheduler, in which backticks mark settings and commands. */
+export function Words({ children }: { readonly children: string }) {
+  return <>{printable(children).split("`").map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))}</>;
+}
+
 export function NodeLink({ name }: { readonly name: string }) {
   return (
     <a href={formatRoute("cluster", [name])} class="node-link" title={name.length > 26 ? printable(name) : undefined}>

@@ -12,8 +12,12 @@ export interface Column<Row> {
   readonly cell: (row: Row) => ComponentChildren;
   readonly sort?: (row: Row) => number | string;
   readonly numeric?: boolean;
-  /** Left out on a phone. */
+  /** Left out where there is little room; in a table that stacks, below the rest. */
   readonly wideOnly?: boolean;
+  /** Explains the title on hover. */
+  readonly help?: string;
+  /** On a phone: `lead` comes first and fills a line, `bare` says what it is without its title. */
+  readonly stacks?: "lead" | "bare";
 }
 
 interface Props<Row> {
@@ -23,9 +27,11 @@ interface Props<Row> {
   readonly rowKey: (row: Row) => string;
   readonly portion?: number;
   readonly selectedKey?: string | null;
+  /** On a phone, each row is a block of lines instead of narrow columns. */
+  readonly stack?: boolean;
 }
 
-export function DataTable<Row>({ caption, columns, rows, rowKey, portion = 50, selectedKey }: Props<Row>) {
+export function DataTable<Row>({ caption, columns, rows, rowKey, portion = 50, selectedKey, stack }: Props<Row>) {
   const [order, setOrder] = useState<{ key: string; descending: boolean } | null>(null);
   const [shown, setShown] = useState(portion);
   const sortBy = columns.find(({ key }) => key === order?.key)?.sort;
@@ -35,7 +41,7 @@ export function DataTable<Row>({ caption, columns, rows, rowKey, portion = 50, s
     const active = order?.key === column.key;
     const sort = active ? (order.descending ? "descending" : "ascending") : undefined;
     return (
-      <th key={column.key} scope="col" class={cellClass(column)} aria-sort={sort}>
+      <th key={column.key} scope="col" class={cellClass(column)} aria-sort={sort} title={column.help}>
         {column.sort ? (
           <button
             type="button"
@@ -55,7 +61,7 @@ export function DataTable<Row>({ caption, columns, rows, rowKey, portion = 50, s
   return (
     <div class="table-frame">
       <div class="table-scroll" tabIndex={0} role="region" aria-label={caption}>
-        <table>
+        <table class={stack ? "stack" : undefined}>
           <caption class="visually-hidden">{caption}</caption>
           <thead>
             <tr>{columns.map(heading)}</tr>
@@ -64,7 +70,7 @@ export function DataTable<Row>({ caption, columns, rows, rowKey, portion = 50, s
             {sorted.slice(0, shown).map((row) => (
               <tr key={rowKey(row)} class={selectedKey === rowKey(row) ? "selected" : undefined}>
                 {columns.map((column) => (
-                  <td key={column.key} class={cellClass(column)}>
+                  <td key={column.key} class={cellClass(column)} data-title={column.stacks ? undefined : column.title}>
                     {column.cell(row)}
                   </td>
                 ))}
@@ -86,7 +92,7 @@ export function DataTable<Row>({ caption, columns, rows, rowKey, portion = 50, s
 }
 
 function cellClass<Row>(column: Column<Row>): string | undefined {
-  return [column.numeric ? "numeric" : "", column.wideOnly ? "wide-only" : ""].filter(Boolean).join(" ") || undefined;
+  return [column.numeric ? "numeric" : "", column.wideOnly ? "wide-only" : "", column.stacks ?? ""].filter(Boolean).join(" ") || undefined;
 }
 
 function compare(a: number | string, b: number | string): number {

@@ -53,18 +53,20 @@ export function BeforeAfter({ histogram, title }: { readonly histogram: Histogra
   const bins = binsOf(histogram);
   const most = Math.max(1, ...bins.map(({ before, after }) => Math.max(before, after)));
   const range = (from: number, to: number) => `${Math.round(from)}–${Math.round(to)}%`;
-  const figures = (mean: number, deviation: number, lowest: number, highest: number) =>
-    t("histogram.figures", {
-      mean: decimal(mean, 0, language.value),
-      spread: decimal(highest - lowest, 0, language.value),
-      deviation: decimal(deviation, 1, language.value),
-    });
-  const one = (label: string, values: readonly number[], mean: number, note: string) => (
+  const figures = (mean: number, deviation: number, lowest: number, highest: number) => ({
+    mean: t("histogram.figures", { mean: decimal(mean, 0, language.value), deviation: decimal(deviation, 1, language.value) }),
+    spread: t("histogram.spread", { spread: decimal(highest - lowest, 0, language.value) }),
+  });
+  const one = (label: string, values: readonly number[], mean: number, note: { readonly mean: string; readonly spread: string }) => (
     <div class="histogram">
       <p class="small">
-        <strong>{label}</strong> <span class="muted">{note}</span>
+        <strong>{label}</strong>{" "}
+        <span class="muted">
+          {note.mean}
+          <span class="wide-only">{note.spread}</span>
+        </span>
       </p>
-      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT + 1}`} role="img" aria-label={`${title}, ${label}: ${note}`}>
+      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT + 1}`} role="img" aria-label={`${title}, ${label}: ${note.mean}${note.spread}`}>
         {bins.map((bin, index) => {
           const height = (values[index]! / most) * (HEIGHT - 6);
           const width = WIDTH / bins.length;
@@ -196,8 +198,8 @@ function Plot({ at, series, height = 160, title }: ChartProps) {
         legend: { show: false },
         cursor: { points: { show: false }, drag: { x: false, y: false } },
         scales: {
-          // At least a minute: a chart of a few seconds shows noise, and its ticks repeat.
-          x: { range: (_, first, last) => [Math.min(first ?? 0, (last ?? 0) - 60), last ?? 0] },
+          // At least half a minute: a chart of a few seconds shows noise, and its ticks repeat.
+          x: { range: (_, first, last) => [Math.min(first ?? 0, (last ?? 0) - 30), last ?? 0] },
           y: { range: (_, low, high) => [Math.max(0, Math.floor(((low ?? 0) - 2) / 10) * 10), Math.ceil(((high ?? 100) + 2) / 10) * 10] },
         },
         axes: [

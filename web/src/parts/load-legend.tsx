@@ -17,19 +17,21 @@ export function LoadLegend({ map }: { readonly map: boolean }) {
         ))}
       </span>
       <span class="muted">100%</span>
-      {map ? (
-        <>
-          <span class="key more">{t("legend.more")}</span>
-          <span class="key less">{t("legend.less")}</span>
-        </>
-      ) : (
-        <>
-          <span class="key ghost">{t("legend.ghost")}</span>
-          <span class="key leaves">{t("legend.leaves")}</span>
-          <span class="key comes">{t("legend.comes")}</span>
-        </>
-      )}
-      <span class="key unready">{t("legend.notReady")}</span>
+      <span class="keys">
+        {map ? (
+          <>
+            <span class="key more">{t("legend.more")}</span>
+            <span class="key less">{t("legend.less")}</span>
+          </>
+        ) : (
+          <>
+            <span class="key ghost">{t("legend.ghost")}</span>
+            <span class="key leaves">{t("legend.leaves")}</span>
+            <span class="key comes">{t("legend.comes")}</span>
+          </>
+        )}
+        <span class="key unready">{t("legend.notReady")}</span>
+      </span>
     </div>
   );
 }

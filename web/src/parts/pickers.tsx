@@ -55,7 +55,8 @@ function Picker({ label, onPick, find, autoFocus }: PickerProps & { readonly fin
     onPick(value);
   };
   const onKeyDown = (event: KeyboardEvent) => {
-    if (event.key === "ArrowDown") setActive(Math.min(found.length - 1, active + 1));
+    if (event.key === "ArrowDown" && !open) setOpen(true);
+    else if (event.key === "ArrowDown") setActive(Math.min(found.length - 1, active + 1));
     else if (event.key === "ArrowUp") setActive(Math.max(0, active - 1));
     else if (event.key === "Enter") pick(found[active]);
     else if (event.key === "Escape") setOpen(false);
@@ -78,7 +79,7 @@ function Picker({ label, onPick, find, autoFocus }: PickerProps & { readonly fin
         spellcheck={false}
         autoFocus={autoFocus}
         value={text}
-        onFocus={() => setOpen(true)}
+        onClick={() => setOpen(true)}
         onBlur={() => setOpen(false)}
         onInput={(event) => {
           setText(event.currentTarget.value);

@@ -47,9 +47,16 @@ function Balance() {
         limit: decimal(verdict.limit, 0, language.value),
       })}
       {": "}
-      <NodeLink name={verdict.lowest.node} /> {percent(verdict.lowest.percent, language.value)} – <NodeLink name={verdict.highest.node} />{" "}
-      {percent(verdict.highest.percent, language.value)}
+      <NodeAt {...verdict.lowest} /> – <NodeAt {...verdict.highest} />
     </Answer>
+  );
+}
+
+function NodeAt({ node, percent: load }: { readonly node: string; readonly percent: number }) {
+  return (
+    <span class="nowrap">
+      <NodeLink name={node} /> {percent(load, language.value)}
+    </span>
   );
 }
 
@@ -62,13 +69,14 @@ function Moving() {
     <Answer question={t("answer.moving")} answer={active ? plural("answer.podsMoving", active) : t("answer.nothing")} tone={active ? "active" : "quiet"}>
       {latest ? (
         <>
-          <a href={formatRoute("moves", latest.key.split("/"))}>{latest.pod.split("/")[1]}</a> {latest.step},{" "}
+          <a href={formatRoute("moves", latest.key.split("/"))}>{latest.pod.split("/")[1]}</a> {latest.step}
+          {t("comma")}
         </>
       ) : null}
-      {plan.value ? <a href={formatRoute("plan")}>{plural("answer.planned", planned)}</a> : t("answer.planning")}
+      {plan.value ? <a href={formatRoute("plan")}>{planned ? plural("answer.planned", planned) : t("answer.nonePlanned")}</a> : t("answer.planning")}
       {check ? (
         <>
-          {", "}
+          {t("comma")}
           {t("answer.checked")} <Time at={check} />
         </>
       ) : null}
@@ -87,15 +95,16 @@ function Trouble() {
     view.suspects.length ? plural("answer.suspect", view.suspects.length) : "",
     ...view.problems,
   ].filter(Boolean);
-  const quiet = [view.paused && !view.halts.length ? t("answer.paused") : "", view.dryRun ? t("answer.dryRun") : ""].filter(Boolean);
+  const quiet = [view.paused && !view.halts.length ? t("answer.paused") : "", view.dryRun ? t("answer.dryRun") : "", view.maintenance.length ? plural("answer.maintenance", view.maintenance.length) : ""].filter(Boolean);
   return (
     <Answer
       question={t("answer.wrong")}
       answer={parts.length ? plural("answer.problems", parts.length) : t("answer.nothing")}
       tone={parts.length ? "bad" : "good"}
     >
-      {parts.length ? <a href={formatRoute("moves", [], { tab: "trouble" })}>{parts.slice(0, 3).join(", ")}</a> : null}
-      {[...quiet, parts.length ? "" : plural("answer.allReady", view.nodes)].filter(Boolean).join(", ")}
+      {parts.length ? <a href={formatRoute("moves", [], { tab: "trouble" })}>{parts.slice(0, 3).join(t("comma"))}</a> : null}
+      {parts.length && quiet.length ? t("comma") : ""}
+      {[parts.length ? "" : plural("answer.allReady", view.nodes), ...quiet].filter(Boolean).join(t("comma"))}
     </Answer>
   );
 }

@@ -4,13 +4,14 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { api } from "../api/client";
 import type { ClusterView as Cluster, LabelColumn, MigrationView, PlanView } from "../api/types.gen";
 import { NodeGrid, type MoveFlight } from "../grid/node-grid";
+import type { LayoutGroup } from "../grid/layout";
 import type { GridNode, GridPod } from "../grid/painter";
 import { t, plural } from "../i18n";
 import { FLAG, groupNodes, leavingPods, loadsAfter, loadsOf, type Measure } from "../lib/cluster-model";
 import { percent, printable } from "../lib/format";
 import { formatRoute, navigate, route, setQuery } from "../lib/router";
 import { useRequest } from "../lib/use-request";
-import { LoadBar, NodeLink, Segmented } from "../parts/basics";
+import { LoadBar, Name, NodeLink, Segmented } from "../parts/basics";
 import { DataTable } from "../parts/data-table";
 import { LoadLegend } from "../parts/load-legend";
 import { cluster, language, migrations, plan, running, theme } from "../store";
@@ -50,7 +51,7 @@ export function ClusterPage() {
   const links = useMemo(() => running.value.slice(0, 40).map(flightOf), [running.value]);
   const layoutGroups = useMemo(() => groups.map(({ name, rows }) => ({ name, size: rows.length })), [groups]);
   const headings = groups.map(
-    ({ name, rows, mean }) => `${printable(name)}   ${plural("nodes", rows.length)}, ${t("cluster.mean", { percent: percent(mean, language.value) })}`,
+    ({ name, rows, mean }) => `${printable(name)}   ${plural("nodes", rows.length)}${t("comma")}${t("cluster.mean", { percent: percent(mean, language.value) })}`,
   );
 
   return (
@@ -61,7 +62,7 @@ export function ClusterPage() {
         <Controls view={view} resource={resource} measure={measure} groupBy={groupBy} asTable={asTable} />
         {asTable ? (
           <div class="cluster-table">
-            <NodeTable nodes={nodes} />
+            <NodeTable nodes={nodes} groups={groups.length > 1 ? layoutGroups : []} />
           </div>
         ) : (
           <NodeGrid
@@ -116,6 +117,7 @@ function gridNode(
     ready: !(flags & FLAG.notReady),
     schedulable: !(flags & (FLAG.cordoned | FLAG.maintenance)),
     warned: Boolean(flags & (FLAG.notReady | FLAG.suspect)),
+    note: flags & FLAG.maintenance ? t("node.maintenance") : flags & FLAG.cordoned ? t("node.cordoned") : "",
   };
 }
 
@@ -166,6 +168,7 @@ function usePods(view: Cluster, current: PlanView | null): ReadonlyMap<string, r
     () => new Set([...(current?.moves ?? []), ...running.value].map(({ pod }) => pod)),
     [current, running.value],
   );
+  const coming = useMemo(() => new Set(running.value.map(newPodOf)), [running.value]);
   const [keys, setKeys] = useState<ReadonlyMap<string, readonly string[]>>(new Map());
   const loaded = useRef(new Map<string, number>());
   useEffect(() => {
@@ -187,8 +190,8 @@ function usePods(view: Cluster, current: PlanView | null): ReadonlyMap<string, r
     };
   }, [names, view.nodes.pods.join()]);
   return useMemo(
-    () => new Map([...keys].map(([node, pods]) => [node, pods.map((key) => ({ key, moving: moving.has(key) }))])),
-    [keys, moving],
+    () => new Map([...keys].map(([node, pods]) => [node, pods.map((key) => ({ key, moving: moving.has(key), comes: coming.has(key) }))])),
+    [keys, moving, coming],
   );
 }
 
@@ -233,7 +236,7 @@ function Controls({ view, resource, measure, groupBy, asTable }: ControlProps) {
           value={others.includes(resource) ? resource : ""}
           onChange={(event) => setQuery({ resource: event.currentTarget.value })}
         >
-          <option value="">{t("cluster.otherResource")}</option>
+          <option value="">{t("cluster.moreResources")}</option>
           {others.map((name) => (
             <option key={name} value={name}>
               {name}
@@ -279,7 +282,9 @@ function Controls({ view, resource, measure, groupBy, asTable }: ControlProps) {
 }
 
 function WaveScrubber({ wave, count: waves }: { readonly wave: number; readonly count: number }) {
-  const moves = plan.value?.waves[wave - 1]?.moves ?? 0;
+  const total = plan.value?.moves.length ?? 0;
+  const done = (plan.value?.waves ?? []).slice(0, wave).reduce((sum, { moves }) => sum + moves, 0);
+  const words = wave === 0 ? t("wave.before") : t("wave.after", { n: wave, count: waves, done, total });
   return (
     <div class="scrubber">
       <label for="wave">{t("wave.label")}</label>
@@ -292,14 +297,14 @@ function WaveScrubber({ wave, count: waves }: { readonly wave: number; readonly 
         min={0}
         max={waves}
         value={wave}
-        aria-valuetext={wave === 0 ? t("wave.before") : t("wave.after", { n: wave, count: waves })}
+        aria-valuetext={words}
         onInput={(event) => setQuery({ wave: event.currentTarget.value })}
       />
       <button type="button" class="plain" aria-label={t("wave.next")} disabled={wave === waves} onClick={() => setQuery({ wave: wave + 1 })}>
         ›
       </button>
       <span class="muted nowrap">
-        {wave === 0 ? t("wave.before") : `${t("wave.after", { n: wave, count: waves })}, ${plural("moves", moves)}`}
+        {words}
       </span>
     </div>
   );
@@ -310,7 +315,7 @@ function nodeWords(node: GridNode): string {
   const changes = node.after !== null && node.load !== null && Math.abs(node.after - node.load) >= 0.5;
   return [load, changes ? t("node.afterPlan", { percent: percent(node.after, language.value) }) : "", plural("pods", node.podCount)]
     .filter(Boolean)
-    .join(", ");
+    .join(t("comma"));
 }
 
 function Tooltip({ node, pod }: { readonly node: GridNode; readonly pod: string | null }) {
@@ -318,14 +323,16 @@ function Tooltip({ node, pod }: { readonly node: GridNode; readonly pod: string 
     <>
       <strong class="name">{printable(node.name)}</strong>
       <span>{nodeWords(node)}</span>
-      {!node.schedulable ? <span class="muted">{t("node.cordoned")}</span> : null}
+      {node.note ? <span class="muted">{node.note}</span> : null}
       {pod ? <span class="name">{printable(pod)}</span> : null}
       {pod ? <span class="muted">{t("cluster.dragPod")}</span> : null}
     </>
   );
 }
 
-function NodeTable({ nodes }: { readonly nodes: readonly GridNode[] }) {
+function NodeTable({ nodes, groups }: { readonly nodes: readonly GridNode[]; readonly groups: readonly LayoutGroup[] }) {
+  const names = groups.flatMap(({ name, size }) => Array.from({ length: size }, () => name));
+  const groupOf = new Map(nodes.map(({ name }, index) => [name, names[index] ?? ""]));
   return (
     <DataTable
       caption={t("cluster.nodes")}
@@ -340,7 +347,18 @@ function NodeTable({ nodes }: { readonly nodes: readonly GridNode[] }) {
           cell: ({ load, after }) => <LoadBar value={load} after={after} />,
           sort: ({ load }) => load ?? -1,
         },
-        { key: "pods", title: t("column.pods"), numeric: true, cell: ({ podCount }) => podCount, sort: ({ podCount }) => podCount },
+        ...(groups.length
+          ? [
+              {
+                key: "group",
+                title: t("column.group"),
+                wideOnly: true,
+                cell: ({ name }: GridNode) => <Name>{groupOf.get(name)!}</Name>,
+                sort: ({ name }: GridNode) => groupOf.get(name)!,
+              },
+            ]
+          : []),
+        { key: "pods", title: t("column.pods"), numeric: true, wideOnly: true, cell: ({ podCount }) => podCount, sort: ({ podCount }) => podCount },
         { key: "state", title: t("column.state"), cell: (node) => <NodeState node={node} /> },
       ]}
     />
@@ -350,8 +368,8 @@ function NodeTable({ nodes }: { readonly nodes: readonly GridNode[] }) {
 function NodeState({ node }: { readonly node: GridNode }) {
   const words = [
     node.ready ? t("node.ready") : t("node.notReady"),
-    ...(node.schedulable ? [] : [t("node.cordoned")]),
+    ...(node.note ? [node.note] : []),
     ...(node.warned && node.ready ? [t("node.suspect")] : []),
   ];
-  return <span class={node.warned ? "danger" : "muted"}>{words.join(", ")}</span>;
+  return <span class={node.warned ? "danger" : "muted"}>{words.join(t("comma"))}</span>;
 }

@@ -124,6 +124,7 @@ function podColumn(): Column<MigrationView> {
   return {
     key: "pod",
     title: t("column.pod"),
+    stacks: "lead",
     cell: (move) => (
       <a href={moveHref(move.key)}>
         <PodName pod={move.pod} />
@@ -140,18 +141,20 @@ function RunningTable() {
       rows={running.value}
       rowKey={({ uid }) => uid}
       selectedKey={null}
+      stack
       columns={[
         podColumn(),
         {
           key: "route",
           title: t("moves.route"),
+          stacks: "bare",
           cell: ({ from, to }) => (
             <span class="route">
               <NodeLink name={from} /> <span aria-hidden="true">→</span> {to ? <NodeLink name={to} /> : <span class="muted">{t("plan.chosenLater")}</span>}
             </span>
           ),
         },
-        { key: "step", title: t("moves.step"), cell: (move) => <StepTrack migration={move} /> },
+        { key: "step", title: t("moves.step"), stacks: "bare", cell: (move) => <StepTrack migration={move} /> },
         {
           key: "timer",
           title: t("moves.timer"),
@@ -162,6 +165,7 @@ function RunningTable() {
         {
           key: "cancel",
           title: t("column.action"),
+          stacks: "bare",
           cell: (move) =>
             mayAct("cancel") && !move.isCancelled ? (
               <button type="button" class="compact" onClick={() => openAction({ kind: "cancel", migration: move.key })}>
@@ -251,6 +255,7 @@ function HistoryTable({ rows, selected }: { readonly rows: readonly MigrationVie
       rows={rows}
       rowKey={({ key }) => key}
       selectedKey={selected}
+      stack
       columns={[
         { key: "finished", title: t("column.finished"), cell: ({ finished }) => <Time at={finished} />, sort: ({ finished }) => finished ?? "" },
         podColumn(),

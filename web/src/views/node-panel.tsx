@@ -3,7 +3,7 @@
 import { api } from "../api/client";
 import type { NodeDetail, NodePodView } from "../api/types.gen";
 import { plural, t } from "../i18n";
-import { amount } from "../lib/cluster-model";
+import { amount, loadsAfter } from "../lib/cluster-model";
 import { printable } from "../lib/format";
 import { formatRoute } from "../lib/router";
 import { useRequest } from "../lib/use-request";
@@ -152,6 +152,7 @@ function Suspect({ workloads }: { readonly workloads: readonly string[] }) {
 
 function Loads({ node }: { readonly node: NodeDetail }) {
   const rows = Object.keys(node.allocatable).filter((name) => (node.allocatable[name] ?? 0) > 0);
+  const after = (resource: string) => loadsAfter(plan.value, resource, Infinity).get(node.name) ?? null;
   return (
     <DataTable
       caption={t("node.resources")}
@@ -159,7 +160,7 @@ function Loads({ node }: { readonly node: NodeDetail }) {
       rowKey={(name) => name}
       columns={[
         { key: "resource", title: t("column.resource"), cell: (name) => <Name>{name}</Name> },
-        { key: "load", title: t("column.load"), cell: (name) => <LoadBar value={share(node.usage, node.allocatable, name)} /> },
+        { key: "load", title: t("column.load"), cell: (name) => <LoadBar value={share(node.usage, node.allocatable, name)} after={after(name)} /> },
         { key: "requests", title: t("measure.requests"), numeric: true, wideOnly: true, cell: (name) => amount(name, node.requests[name] ?? 0) },
         { key: "size", title: t("measure.size"), numeric: true, cell: (name) => amount(name, node.allocatable[name] ?? 0) },
       ]}
@@ -181,10 +182,11 @@ function PodTable({ pods, allocatable }: { readonly pods: readonly NodePodView[]
   return (
     <DataTable
       caption={t("node.pods")}
+      stack
       rows={pods.slice().sort((a, b) => cpuOf(b) - cpuOf(a))}
       rowKey={({ uid }) => uid}
       columns={[
-        { key: "pod", title: t("column.pod"), cell: ({ pod }) => <PodLink pod={pod} />, sort: ({ pod }) => pod },
+        { key: "pod", title: t("column.pod"), stacks: "lead", cell: ({ pod }) => <PodLink pod={pod} />, sort: ({ pod }) => pod },
         {
           key: "cpu",
           title: "cpu",
@@ -205,10 +207,10 @@ function PodTable({ pods, allocatable }: { readonly pods: readonly NodePodView[]
           cell: (pod) =>
             pod.mayMove ? (
               <span>
-                {pod.handover}
+                {pod.handover}{" "}
                 {targets.get(pod.uid) ? (
-                  <span class="accent">
-                    {" → "}
+                  <span class="accent nowrap">
+                    {"→ "}
                     <NodeLink name={targets.get(pod.uid)!} />
                   </span>
                 ) : null}

@@ -1,6 +1,6 @@
 /** The parts of a plan that the Plan and the What if views share. */
 
-import type { PlanView } from "../api/types.gen";
+import type { HistogramView, PlanView } from "../api/types.gen";
 import { plural, t } from "../i18n";
 import { percent } from "../lib/format";
 import { Empty, Figure, Name, NodeLink, PodLink, Section } from "../parts/basics";
@@ -46,6 +46,7 @@ export function PlanBody({ plan }: { readonly plan: PlanView }) {
 }
 
 function PlanFigures({ plan }: { readonly plan: PlanView }) {
+  const highest = (of: (histogram: HistogramView) => number) => percent(Math.max(0, ...plan.histograms.map(of)), language.value);
   return (
     <dl class="figures">
       <Figure label={t("plan.moves")} value={plan.moves.length} note={plural("waves", plan.waves.length)} />
@@ -61,7 +62,7 @@ function PlanFigures({ plan }: { readonly plan: PlanView }) {
           note={t("plan.points")}
         />
       ))}
-      <Figure label={t("plan.highest")} value={percent(Math.max(0, ...plan.histograms.map((each) => each.highestAfter)), language.value)} note={t("plan.highestNote")} />
+      <Figure label={t("plan.highest")} value={`${highest(({ highestBefore }) => highestBefore)} → ${highest(({ highestAfter }) => highestAfter)}`} />
       {plan.planningSeconds >= 0.005 ? (
         <Figure label={t("plan.planning")} value={`${plan.planningSeconds.toFixed(2)}s`} note={plan.usageSource} />
       ) : null}
@@ -75,9 +76,10 @@ function MovesTable({ plan }: { readonly plan: PlanView }) {
       caption={t("plan.moves")}
       rows={plan.moves}
       rowKey={({ uid, wave }) => `${uid}/${wave}`}
+      stack
       columns={[
         { key: "wave", title: t("column.wave"), numeric: true, cell: ({ wave }) => wave, sort: ({ wave }) => wave },
-        { key: "pod", title: t("column.pod"), cell: ({ pod }) => <PodLink pod={pod} />, sort: ({ pod }) => pod },
+        { key: "pod", title: t("column.pod"), stacks: "lead", cell: ({ pod }) => <PodLink pod={pod} />, sort: ({ pod }) => pod },
         { key: "from", title: t("column.from"), cell: ({ from }) => <NodeLink name={from} />, sort: ({ from }) => from },
         {
           key: "to",
@@ -90,12 +92,13 @@ function MovesTable({ plan }: { readonly plan: PlanView }) {
           ),
           sort: ({ to }) => to ?? "",
         },
-        { key: "reason", title: t("column.reason"), cell: ({ reason }) => <Name>{reason}</Name> },
+        { key: "reason", title: t("column.reason"), stacks: "bare", cell: ({ reason }) => <Name>{reason}</Name> },
         { key: "strategy", title: t("column.strategy"), wideOnly: true, cell: ({ strategy }) => <Name>{strategy}</Name>, sort: ({ strategy }) => strategy },
         { key: "handover", title: t("column.handover"), wideOnly: true, cell: ({ handover }) => handover, sort: ({ handover }) => handover },
         {
           key: "gain",
           title: t("column.gain"),
+          help: t("column.gainHelp"),
           numeric: true,
           wideOnly: true,
           cell: ({ gain }) => percent(100 * gain, language.value, 1),
@@ -111,10 +114,11 @@ function NodeChanges({ plan }: { readonly plan: PlanView }) {
     <Section title={t("plan.changes")}>
       <DataTable
         caption={t("plan.changes")}
+        stack
         rows={plan.changes}
         rowKey={({ node, change }) => `${node}/${change}`}
         columns={[
-          { key: "node", title: t("column.node"), cell: ({ node }) => <NodeLink name={node} /> },
+          { key: "node", title: t("column.node"), stacks: "lead", cell: ({ node }) => <NodeLink name={node} /> },
           { key: "change", title: t("column.change"), cell: ({ change }) => change },
           { key: "strategy", title: t("column.strategy"), cell: ({ strategy }) => <Name>{strategy}</Name> },
           { key: "reason", title: t("column.reason"), cell: ({ reason }) => <Name>{reason}</Name> },

@@ -4,7 +4,7 @@ import type { RefusalGroup, RefusalView } from "../api/types.gen";
 import { plural, t } from "../i18n";
 import { count, printable } from "../lib/format";
 import { language } from "../store";
-import { Name, NodeLink, PodLink } from "../parts/basics";
+import { Name, NodeLink, PodLink, Words } from "../parts/basics";
 
 export function RefusalGroups({ groups }: { readonly groups: readonly RefusalGroup[] }) {
   const most = Math.max(1, ...groups.map((group) => group.count));
@@ -25,7 +25,7 @@ export function RefusalGroups({ groups }: { readonly groups: readonly RefusalGro
               {group.remedy ? (
                 <p>
                   <span class="muted">{t("refusal.remedy")}: </span>
-                  {group.remedy}
+                  <Words>{group.remedy}</Words>
                 </p>
               ) : null}
               <ul class="plain-list">
@@ -68,7 +68,7 @@ export function RefusalList({ refusals }: { readonly refusals: readonly RefusalV
           {refusal.remedy ? (
             <p>
               <span class="muted">{t("refusal.remedy")}: </span>
-              {refusal.remedy}
+              <Words>{refusal.remedy}</Words>
             </p>
           ) : null}
         </li>

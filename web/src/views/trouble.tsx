@@ -37,11 +37,12 @@ export function Trouble() {
       {view.failing.length ? (
         <Section title={t("trouble.failing")}>
           <DataTable
+            stack
             caption={t("trouble.failing")}
             rows={view.failing}
             rowKey={({ pod }) => pod}
             columns={[
-              { key: "pod", title: t("column.pod"), cell: ({ pod }) => <PodLink pod={pod} />, sort: ({ pod }) => pod },
+              { key: "pod", title: t("column.pod"), stacks: "lead", cell: ({ pod }) => <PodLink pod={pod} />, sort: ({ pod }) => pod },
               { key: "node", title: t("column.node"), cell: ({ node }) => <NodeLink name={node} />, sort: ({ node }) => node },
               { key: "why", title: t("column.reason"), cell: ({ why }) => <Name>{why}</Name>, sort: ({ why }) => why },
               {
@@ -61,11 +62,12 @@ export function Trouble() {
       {view.suspects.length ? (
         <Section title={t("trouble.suspects")}>
           <DataTable
+            stack
             caption={t("trouble.suspects")}
             rows={view.suspects}
             rowKey={({ node }) => node}
             columns={[
-              { key: "node", title: t("column.node"), cell: ({ node }) => <NodeLink name={node} /> },
+              { key: "node", title: t("column.node"), stacks: "lead", cell: ({ node }) => <NodeLink name={node} /> },
               { key: "workloads", title: t("trouble.workloads"), numeric: true, cell: ({ workloads }) => workloads },
               { key: "why", title: t("column.reason"), cell: ({ why }) => <Name>{why}</Name> },
             ]}
@@ -77,11 +79,12 @@ export function Trouble() {
       {view.maintenance.length ? (
         <Section title={t("trouble.maintenance")}>
           <DataTable
+            stack
             caption={t("trouble.maintenance")}
             rows={view.maintenance}
             rowKey={({ node }) => node}
             columns={[
-              { key: "node", title: t("column.node"), cell: ({ node }) => <NodeLink name={node} /> },
+              { key: "node", title: t("column.node"), stacks: "lead", cell: ({ node }) => <NodeLink name={node} /> },
               { key: "left", title: t("trouble.left"), numeric: true, cell: ({ left }) => left },
               { key: "blocked", title: t("trouble.blocked"), cell: ({ blocked }) => <Name>{blocked.join("; ") || "–"}</Name> },
               { key: "message", title: t("column.message"), wideOnly: true, cell: ({ message }) => <Name>{message}</Name> },
@@ -97,11 +100,12 @@ function Drains({ drains }: { readonly drains: readonly NodeDrainView[] }) {
   return (
     <Section title={t("drains.title")}>
       <DataTable
+        stack
         caption={t("drains.title")}
         rows={drains}
         rowKey={({ node }) => node}
         columns={[
-          { key: "node", title: t("column.node"), cell: ({ node }) => <NodeLink name={node} /> },
+          { key: "node", title: t("column.node"), stacks: "lead", cell: ({ node }) => <NodeLink name={node} /> },
           { key: "left", title: t("trouble.left"), numeric: true, cell: ({ left }) => left },
           { key: "progress", title: t("nav.moves"), cell: (drain) => <Progress drain={drain} /> },
           { key: "deadline", title: t("drains.deadline"), cell: ({ deadline }) => <Time at={deadline} /> },
@@ -125,11 +129,12 @@ function PendingPods({ pods, count }: { readonly pods: readonly PendingPodView[]
   return (
     <Section title={t("pending.title")} note={count > pods.length ? t("table.shown", { n: pods.length, total: count }) : t("pending.note")}>
       <DataTable
+        stack
         caption={t("pending.title")}
         rows={pods}
         rowKey={({ uid }) => uid}
         columns={[
-          { key: "pod", title: t("column.pod"), cell: ({ pod }) => <PodLink pod={pod} />, sort: ({ pod }) => pod },
+          { key: "pod", title: t("column.pod"), stacks: "lead", cell: ({ pod }) => <PodLink pod={pod} />, sort: ({ pod }) => pod },
           { key: "since", title: t("pending.since"), cell: ({ since }) => <Time at={since} />, sort: ({ since }) => since ?? "" },
           { key: "room", title: t("pending.room"), cell: (pod) => <Room pod={pod} />, sort: ({ room }) => room },
           { key: "message", title: t("pending.scheduler"), wideOnly: true, cell: ({ message }) => <Name>{message}</Name> },

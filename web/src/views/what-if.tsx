@@ -27,6 +27,8 @@ export function WhatIfPage() {
   const code = route.value.parts[0];
   const [form, setForm] = useState<WhatIfForm>(() => formFromQuery(route.value.query));
   const [outcome, setOutcome] = useState<Outcome>({ result: null, error: null, loading: Boolean(code) });
+  // On a phone, the form would hide the plan of a what-if that someone follows a link to.
+  const [unfolded, setUnfolded] = useState(() => !code && isUnchanged(form));
   const request = useMemo(() => JSON.stringify(requestFromForm(form)), [form]);
 
   useEffect(() => {
@@ -79,7 +81,15 @@ export function WhatIfPage() {
         <Failure error={new ApiError(404, "NotInFile", "")} />
       ) : (
         <div class="what-if">
-          <Form form={form} change={(changes) => setForm({ ...form, ...changes })} reset={reset} />
+          <div class={`what-if-side ${unfolded ? "" : "folded"}`}>
+            <div class="what-if-fold">
+              <button type="button" aria-expanded={unfolded} onClick={() => setUnfolded(!unfolded)}>
+                {t("whatIf.change")}
+              </button>
+              {unfolded ? null : <Assumed form={form} />}
+            </div>
+            <Form form={form} change={(changes) => setForm({ ...form, ...changes })} reset={reset} />
+          </div>
           <div class="what-if-result" aria-busy={outcome.loading}>
             <Result outcome={outcome} />
           </div>
@@ -145,6 +155,21 @@ function Result({ outcome }: { readonly outcome: Outcome }) {
       <PlanBody plan={result.plan} />
     </div>
   );
+}
+
+/** What is different from the cluster, while the form is folded. */
+function Assumed({ form }: { readonly form: WhatIfForm }) {
+  const words = [
+    ...form.drain.map((node) => t("whatIf.drains", { node })),
+    ...form.pin.map(({ pod, node }) => `${pod} → ${node}`),
+    ...form.more.map(({ like, count }) => t("whatIf.moreLike", { n: count, node: like })),
+    form.imbalance === null ? "" : `${t("whatIf.imbalance")} ${form.imbalance}`,
+    form.cpu === null ? "" : `${t("whatIf.cpu")} ${form.cpu}%`,
+    form.memory === null ? "" : `${t("whatIf.memory")} ${form.memory}%`,
+    form.maxMoves === null ? "" : `${t("whatIf.maxMoves")} ${form.maxMoves}`,
+    form.strategies === null ? "" : form.strategies.join(", "),
+  ];
+  return <Name>{words.filter(Boolean).join("; ")}</Name>;
 }
 
 interface FormProps {
@@ -214,6 +239,8 @@ function NumberField({ label, unit, value, usual, least = 0, most, onChange }: N
 function Strategies({ form, change }: Omit<FormProps, "reset">) {
   const usual = status.value?.strategies ?? [];
   const all = [...new Set([...usual, ...STRATEGIES])];
+  // The server adds it to drain nodes.
+  const needed = (name: string) => name === "NodeMaintenance" && form.drain.length > 0;
   const chosen = form.strategies ?? usual;
   const toggle = (name: string) => {
     const next = all.filter((each) => (each === name) !== chosen.includes(each));
@@ -224,7 +251,7 @@ function Strategies({ form, change }: Omit<FormProps, "reset">) {
       <legend>{t("whatIf.strategies")}</legend>
       {all.map((name) => (
         <label key={name} class="check">
-          <input type="checkbox" checked={chosen.includes(name)} onChange={() => toggle(name)} />
+          <input type="checkbox" checked={needed(name) || chosen.includes(name)} disabled={needed(name)} onChange={() => toggle(name)} />
           {name}
         </label>
       ))}

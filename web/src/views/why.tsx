@@ -67,11 +67,12 @@ function Start() {
 
 function Explanation({ matrix }: { readonly matrix: PodMatrix }) {
   const fitting = matrix.rows.filter(({ forbiddenBy }) => forbiddenBy.length === 0).reduce((sum, { nodes }) => sum + nodes.length, 0);
+  const isAlways = matrix.keptBy.length > 0 && JSON.stringify(matrix.keptBy) === JSON.stringify(matrix.keptInMaintenanceBy);
   return (
     <>
       <Answer matrix={matrix} fitting={fitting} />
       {matrix.keptBy.length ? (
-        <Section title={t("why.keptBy")}>
+        <Section title={isAlways ? t("why.keptAlways") : t("why.keptBy")}>
           <RefusalList refusals={matrix.keptBy} />
         </Section>
       ) : null}
@@ -81,7 +82,7 @@ function Explanation({ matrix }: { readonly matrix: PodMatrix }) {
       >
         <Matrix matrix={matrix} />
       </Section>
-      {matrix.keptInMaintenanceBy.length ? (
+      {matrix.keptInMaintenanceBy.length && !isAlways ? (
         <Section title={t("why.inMaintenance")}>
           <RefusalList refusals={matrix.keptInMaintenanceBy} />
         </Section>
@@ -107,9 +108,9 @@ function Answer({ matrix, fitting }: { readonly matrix: PodMatrix; readonly fitt
   const may = matrix.mayMove && (fitting > 0 || session.value?.seesNodes === false);
   return (
     <div class="why-answer">
-      <p class="why-word">{may ? t("why.may", { handover: matrix.handover ?? "" }) : matrix.mayMove ? t("why.nowhere") : t("why.mayNot")}</p>
+      <p class="why-word">{may ? t("why.may") : matrix.mayMove ? t("why.nowhere") : t("why.mayNot")}</p>
       <p class="muted">
-        {matrix.why ? `${printable(matrix.why)} ` : ""}
+        {[may && matrix.handover ? t("why.handover", { handover: matrix.handover }) : "", printable(matrix.why)].filter(Boolean).join(": ")}{" "}
         {matrix.inWindow ? "" : t("why.outsideWindow")}
       </p>
       <p class="facts">
@@ -202,7 +203,7 @@ function MatrixRow({ row, order, matrix }: { readonly row: VerdictRow; readonly 
                 <NodeLink name={node} />
                 {row.details[node] ? <span class="muted small"> {printable(row.details[node].filter(Boolean).join("; "))}</span> : null}
                 {fits ? (
-                  <a class="small" href={formatRoute("what-if", [], { pin: `${matrix.pod}>${node}` })}>
+                  <a class="small" title={t("why.tryThere")} href={formatRoute("what-if", [], { pin: `${matrix.pod}>${node}` })}>
                     {" "}
                     {t("why.try")}
                   </a>
@@ -212,16 +213,30 @@ function MatrixRow({ row, order, matrix }: { readonly row: VerdictRow; readonly 
             {row.nodes.length > 50 ? <li class="muted">{plural("refusal.more", row.nodes.length - 50)}</li> : null}
           </ul>
         </details>
+        <ForbiddenBy row={row} matrix={matrix} />
       </th>
       {order.map((index) => {
         const forbidden = row.forbiddenBy.includes(index);
         return (
           <td key={index} class={forbidden ? "forbidden" : "allowed"} title={forbidden ? matrix.columns[index]!.reason : undefined}>
-            <span aria-hidden="true">{forbidden ? "✕" : "·"}</span>
+            <span aria-hidden="true">{forbidden ? "✕" : "✓"}</span>
             <span class="visually-hidden">{forbidden ? t("why.forbidden") : t("why.allowed")}</span>
           </td>
         );
       })}
     </tr>
+  );
+}
+
+/** The verdict in words, instead of columns that don't fit on a phone. */
+function ForbiddenBy({ row, matrix }: { readonly row: VerdictRow; readonly matrix: PodMatrix }) {
+  return (
+    <ul class="plain-list narrow-only">
+      {row.forbiddenBy.map((index) => (
+        <li key={index}>
+          <span class="danger">{matrix.columns[index]!.rule}</span> <span class="muted small">{matrix.columns[index]!.reason}</span>
+        </li>
+      ))}
+    </ul>
   );
 }
