@@ -1,10 +1,10 @@
-"""The progress of moves and drains: live bars on a terminal, one line per change elsewhere.
+"""The progress of moves: live bars on a terminal, one line per change elsewhere.
 
 ✓ shop/web-6755476f8c-2n6s4  node-1 → node-3  4s  web-6755476f8c-l5hvg
 ⠹ shop/web-6755476f8c-5mhqb  node-1 → node-2  ━━━━━━╺━━━  Starting  8s  waiting for copy web-… to become ready
 1 of 3 moves made, 1 in progress, 1 waiting  ━━━━╺━━━━━━━━━  14s
 
-How far nodes are from being empty: a bar for each on a terminal, lines elsewhere.
+On a narrow terminal a move has several lines: the names of pods and nodes are never shortened.
 """
 
 import asyncio
@@ -25,19 +25,28 @@ from rich.table import Table
 from rich.text import Text
 
 from kubevalues.duration import short_duration
-from rescheduler.api.daemon_status import NodeInMaintenance
 from rescheduler.cli.move_status import STATE_COLOURS, completed_fraction, is_worth_reporting, move_state
-from rescheduler.cli.terminal import Terminal, counted, echo, printable, shortened, terminal_of
+from rescheduler.cli.terminal import (
+    Terminal,
+    counted,
+    cut_sentence,
+    echo,
+    printable,
+    terminal_of,
+    wrapped,
+)
 from rescheduler.migrations.controller.plan_execution import MoveProgress
 from rescheduler.migrations.make_before_break import with_live_step
+from rescheduler.migrations.transition_table import MigrationStep
 
 __all__ = [
     "INTERRUPT_NOTICE",
-    "DrainDisplay",
     "LiveProgressDisplay",
     "ProgressDisplay",
     "SafeConsole",
-    "drain_display_for",
+    "line_printer",
+    "live_console",
+    "print_on_console",
     "progress_display_for",
     "refreshed_on_loop",
 ]
@@ -116,8 +125,11 @@ class SafeConsole(Console):
 _FRAMES_PER_SECOND: Final = 8
 _BAR_WIDTH: Final = 10
 _WIDE_BAR: Final = 30
-_NARROW: Final = 90
-"""The number of columns below which names are shortened and nodes are left out."""
+_MIN_BAR: Final = 10
+_SYMBOL_WIDTH: Final = 2
+_STEP_WIDTH: Final = max(map(len, MigrationStep))
+_AGE_WIDTH: Final = 6
+_MIN_MESSAGE: Final = 16
 _LINES_AROUND: Final = 4
 _FINAL_STATE_SYMBOLS: Final = {"Completed": "✓", "Failed": "✗", "Cancelled": "-"}
 
@@ -127,11 +139,36 @@ def progress_display_for(
 ) -> ProgressDisplay:
     """Return a live display if the stream is a terminal without log lines, else one of lines."""
     terminal = terminal_of(stream)
-    if console := _live_console(stream, terminal):
+    if console := live_console(stream, terminal):
         return LiveProgressDisplay(console, terminal, settle_time)
-    return ProgressDisplay(
-        terminal, lambda line: echo(line, err=to_stderr, color=terminal.colour), settle_time
-    )
+    return ProgressDisplay(terminal, line_printer(terminal, to_stderr=to_stderr), settle_time)
+
+
+def line_printer(terminal: Terminal, *, to_stderr: bool) -> Callable[[str], object]:
+    """Return what prints a line, broken between words where the terminal would break it within a name."""
+
+    def print_line(line: str) -> None:
+        # Styles would count as columns.
+        shown = line if terminal.colour else _broken_between_words(line, terminal)
+        echo(shown, err=to_stderr, color=terminal.colour)
+
+    return print_line
+
+
+def print_on_console(console: Console) -> Callable[[str], object]:
+    """Return what prints a line above the bars of a console, broken between words."""
+
+    def print_line(line: str) -> None:
+        console.print(Text(_broken_between_words(line, Terminal(console.width)), overflow="fold"))
+
+    return print_line
+
+
+def _broken_between_words(line: str, terminal: Terminal) -> str:
+    if not terminal.is_narrower_than(len(line)):
+        return line
+    text = line.lstrip()
+    return "\n".join(wrapped(terminal, text[1:], first=text[:1], indent="  "))
 
 
 @contextlib.contextmanager
@@ -151,7 +188,8 @@ def refreshed_on_loop(live: Live, per_second: int = _FRAMES_PER_SECOND) -> Itera
             task.cancel()
 
 
-def _live_console(stream: TextIO, terminal: Terminal) -> SafeConsole | None:
+def live_console(stream: TextIO, terminal: Terminal) -> SafeConsole | None:
+    """Return a console that can be redrawn, or None if the stream is no such terminal or has log lines."""
     is_logging = logging.getLogger().isEnabledFor(logging.INFO)
     if terminal.width is None or not terminal.colour or not terminal.unicode or is_logging:
         return None
@@ -162,7 +200,7 @@ class LiveProgressDisplay(ProgressDisplay):
     """Redraws a bar per running move; finished moves scroll away."""
 
     def __init__(self, console: Console, terminal: Terminal, settle_time: timedelta = timedelta()) -> None:
-        super().__init__(terminal, self._print_above, settle_time)
+        super().__init__(terminal, print_on_console(console), settle_time)
         self._console = console
         self._moves: Sequence[MoveProgress] = ()
         self._over: set[int] = set()
@@ -187,19 +225,18 @@ class LiveProgressDisplay(ProgressDisplay):
         self._over.add(id(progress))
         style = STATE_COLOURS.get(state, "")
         line = Text.assemble(
-            (f"{_FINAL_STATE_SYMBOLS.get(state, ' ')} ", style),
-            f"{progress.move.pod}  {self._nodes(progress)}  ",
+            f"{self._names(progress)}  ",
             _duration_text(progress),
+            (words, "" if state == "Completed" else style),
+            overflow="fold",
         )
-        line.append(words, "" if state == "Completed" else style)
-        self._console.print(line, soft_wrap=True)
+        hanging = Table.grid(padding=(0, 1))
+        hanging.add_row(Text(_FINAL_STATE_SYMBOLS[state], style), line)
+        self._console.print(hanging)
 
     def interrupted(self) -> None:
         """Add the notice to the following frames."""
         self.is_interrupted = True
-
-    def _print_above(self, line: str) -> None:
-        self._console.print(line, soft_wrap=True)
 
     # -- a frame
 
@@ -214,29 +251,50 @@ class LiveProgressDisplay(ProgressDisplay):
         # Running moves first: those that wait may be cut off.
         begun.sort(key=lambda progress: move_state(progress)[0] == "Pending")
         room = max(1, self._console.height - _LINES_AROUND)
-        is_narrow = self._console.width < _NARROW
-        table = Table.grid(padding=(0, 1), expand=True)
-        for _ in range(5 if is_narrow else 6):
-            table.add_column(no_wrap=True)
-        table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-        for progress in begun[:room]:
-            table.add_row(*self._row(progress, is_narrow=is_narrow))
-        if len(begun) > room:
-            return Group(table, Text(f"  and {len(begun) - room} more", "dim"))
+        pods = max((len(progress.move.pod) for progress in begun), default=0)
+        names = pods + 1 + max((len(self._nodes(progress)) for progress in begun), default=0)
+        age = max((len(_age(progress)) for progress in begun), default=0)
+        message = self._console.width - _SYMBOL_WIDTH - _BAR_WIDTH - _STEP_WIDTH - max(age, _AGE_WIDTH) - 3
+        if message - names - 1 >= _MIN_MESSAGE:
+            return _with_rest(self._one_line_each(begun[:room], message - names - 1), len(begun) - room)
+        shown = self._that_fit(begun, room)
+        return _with_rest(self._several_lines_each(shown, message), len(begun) - len(shown))
+
+    def _one_line_each(self, moves: Sequence[MoveProgress], message: int) -> RenderableType:
+        table = Table.grid(padding=(0, 1))
+        for progress in moves:
+            pod, nodes = progress.move.pod, self._nodes(progress)
+            table.add_row(self._symbol(progress), pod, nodes, *_status(progress, message))
         return table
 
-    def _row(self, progress: MoveProgress, *, is_narrow: bool) -> Iterator[RenderableType]:
-        state, words = move_state(progress)
-        migration = progress.migration
-        is_waiting = state == "Pending"
-        yield Text("·", "dim") if is_waiting else self._spinner
-        yield shortened(progress.move.pod, self._console.width // 3)
-        if not is_narrow:
-            yield self._nodes(progress)
-        yield ProgressBar(total=1.0, completed=completed_fraction(progress), width=_BAR_WIDTH)
-        yield Text((migration.status.step if migration else "") or "Queued", "cyan")
-        yield Text(_age(progress), "dim")
-        yield Text(words or ("waiting for its turn" if is_waiting else ""), "yellow" if is_waiting else "")
+    def _several_lines_each(self, moves: Sequence[MoveProgress], message: int) -> RenderableType:
+        """Return a table with the state of each move below its names."""
+        table = Table.grid(padding=(0, 1))
+        for progress in moves:
+            status = Table.grid(padding=(0, 1))
+            status.add_row(*_status(progress, message))
+            table.add_row(self._symbol(progress), Group(Text(self._names(progress), overflow="fold"), status))
+        return table
+
+    def _that_fit(self, moves: Sequence[MoveProgress], room: int) -> list[MoveProgress]:
+        """Return the first moves, as many as the lines suffice for with their names whole; at least one."""
+        shown: list[MoveProgress] = []
+        for progress in moves:
+            names = Text(self._names(progress), overflow="fold")
+            room -= len(names.wrap(self._console, self._console.width - _SYMBOL_WIDTH)) + 1
+            if room < 0 and shown:
+                break
+            shown.append(progress)
+        return shown
+
+    def _symbol(self, progress: MoveProgress) -> RenderableType:
+        return Text("·", "dim") if move_state(progress)[0] == "Pending" else self._spinner
+
+    def _names(self, progress: MoveProgress) -> str:
+        """Return the pod and its nodes, in two lines if one is too short for them."""
+        pod, nodes = progress.move.pod, self._nodes(progress)
+        is_one_line = _SYMBOL_WIDTH + len(pod) + 2 + len(nodes) <= self._console.width
+        return f"{pod}  {nodes}" if is_one_line else f"{pod}\n{nodes}"
 
     def _totals(self) -> RenderableType:
         moves = self._moves
@@ -252,14 +310,34 @@ class LiveProgressDisplay(ProgressDisplay):
             if number:
                 parts.append(f"{number} {what}")
         done = len(over) + sum(completed_fraction(progress) for progress in moves if _is_started(progress))
+        words = ", ".join(parts)
+        room = self._console.width - len(words) - len(self.elapsed) - 2
+        if room < _MIN_BAR:
+            return Text.assemble((words, "bold"), " ", (self.elapsed, "dim"))
         line = Table.grid(padding=(0, 1))
-        bar = ProgressBar(total=max(len(moves), 1), completed=done, width=_WIDE_BAR)
-        line.add_row(Text(", ".join(parts), "bold"), bar, Text(self.elapsed, "dim"))
+        bar = ProgressBar(total=max(len(moves), 1), completed=done, width=min(_WIDE_BAR, room))
+        line.add_row(Text(words, "bold"), bar, Text(self.elapsed, "dim"))
         return line
 
     def _nodes(self, progress: MoveProgress) -> str:
         target = (progress.migration.target_node if progress.migration else "") or progress.move.target or "?"
         return f"{progress.move.source} {self._terminal.arrow} {target}"
+
+
+def _status(progress: MoveProgress, message: int) -> Iterator[RenderableType]:
+    """Yield the cells of bar, step, age and message, which has at most so many columns."""
+    state, words = move_state(progress)
+    migration = progress.migration
+    is_waiting = state == "Pending"
+    words = words or ("waiting for its turn" if is_waiting else "")
+    yield ProgressBar(total=1.0, completed=completed_fraction(progress), width=_BAR_WIDTH)
+    yield Text((migration.status.step if migration else "") or "Queued", "cyan")
+    yield Text(_age(progress), "dim")
+    yield Text(cut_sentence(words, message), "yellow" if is_waiting else "")
+
+
+def _with_rest(shown: RenderableType, hidden: int) -> RenderableType:
+    return Group(shown, Text(f"  and {hidden} more", "dim")) if hidden > 0 else shown
 
 
 def _is_started(progress: MoveProgress) -> bool:
@@ -281,111 +359,3 @@ def _duration_text(progress: MoveProgress) -> tuple[str, str]:
 
 def _short(time: timedelta) -> str:
     return short_duration(timedelta(seconds=max(0, round(time.total_seconds()))))
-
-
-_NODE_BAR_WIDTH: Final = 24
-_NODE_COUNT_WIDTH: Final = 32
-"""The width of the count beside the bar, with some room for the latest step."""
-
-NodeStates = Callable[[], Sequence[NodeInMaintenance]]
-
-
-class DrainDisplay(ProgressDisplay):
-    """Prints one line per change of a move and per change of a node's remaining pods."""
-
-    def __init__(
-        self,
-        terminal: Terminal,
-        print_line: Callable[[str], object],
-        settle_time: timedelta = timedelta(),
-    ) -> None:
-        super().__init__(terminal, print_line, settle_time)
-        self._print_line = print_line
-        self._reported_nodes: dict[str, str] = {}
-
-    @contextlib.contextmanager
-    def showing_nodes(self, now: NodeStates) -> Iterator[None]:  # noqa: ARG002 - lines are printed on changes
-        yield
-
-    def on_nodes(self, nodes: Sequence[NodeInMaintenance]) -> None:
-        for node in nodes:
-            if not self.has_reported(node):
-                self._reported_nodes[node.node] = node.message
-                self._print_line(f"{self.elapsed:>6}  {node.node}: {node.message}")
-
-    def has_reported(self, node: NodeInMaintenance) -> bool:
-        """Return whether the current state of the node has been shown."""
-        return self._reported_nodes.get(node.node) == node.message
-
-
-class LiveDrainDisplay(DrainDisplay):
-    """Redraws a bar per node."""
-
-    def __init__(self, console: Console, terminal: Terminal, settle_time: timedelta = timedelta()) -> None:
-        # The console does the styling.
-        super().__init__(
-            replace(terminal, colour=False), lambda line: console.print(line, soft_wrap=True), settle_time
-        )
-        self._console = console
-        self._most: dict[str, int] = {}
-        self._moving: dict[str, MoveProgress] = {}
-        self._now: NodeStates = tuple
-
-    @contextlib.contextmanager
-    def showing_nodes(self, now: NodeStates) -> Iterator[None]:
-        self._now = now
-        with refreshed_on_loop(Live(console=self._console, get_renderable=self.frame, auto_refresh=False)):
-            yield
-
-    def on_progress(self, progress: MoveProgress) -> None:
-        """Print failed moves and show the latest step of the running ones."""
-        if move_state(progress)[0] in {"Failed", "Cancelled"}:
-            super().on_progress(progress)
-        self._moving[progress.move.source] = progress
-
-    def on_nodes(self, nodes: Sequence[NodeInMaintenance]) -> None:
-        """Do nothing: the bars read the state themselves."""
-
-    def has_reported(self, node: NodeInMaintenance) -> bool:
-        """Return whether the node is empty: the bars on the screen don't name remaining pods."""
-        return not node.left
-
-    def interrupted(self) -> None:
-        self.is_interrupted = True
-
-    def frame(self) -> RenderableType:
-        nodes = self._now()
-        longest = max((len(node.node) for node in nodes), default=0)
-        has_bars = self._console.width >= longest + _NODE_BAR_WIDTH + _NODE_COUNT_WIDTH
-        table = Table.grid(padding=(0, 2), expand=True)
-        for _ in range(2 + has_bars):
-            table.add_column(no_wrap=True)
-        table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-        for node in nodes:
-            most = self._most[node.node] = max(self._most.get(node.node, 0), node.left)
-            gone = most - node.left
-            bar = ProgressBar(total=max(most, 1), completed=gone if most else 1, width=_NODE_BAR_WIDTH)
-            words = self._latest_step(node.node) if node.left else "empty"
-            bars = (bar,) if has_bars else ()
-            count = f"{gone} of {most} pods moved" if has_bars else f"{gone}/{most} moved"
-            table.add_row(node.node, *bars, count, Text(words, "dim" if node.left else "green"))
-        lines: list[RenderableType] = [table]
-        if self.is_interrupted:
-            lines.append(Text(INTERRUPT_NOTICE, "yellow"))
-        return Group(*lines)
-
-    def _latest_step(self, node: str) -> str:
-        if (latest := self._moving.get(node)) is None:
-            return ""
-        state, words = move_state(self._live(latest))
-        return f"{latest.move.pod}: {words or state}"
-
-
-def drain_display_for(
-    stream: TextIO, *, to_stderr: bool, settle_time: timedelta = timedelta()
-) -> DrainDisplay:
-    """Return a live display if the stream is a terminal without log lines, else one of lines."""
-    terminal = terminal_of(stream)
-    if console := _live_console(stream, terminal):
-        return LiveDrainDisplay(console, terminal, settle_time)
-    return DrainDisplay(terminal, lambda line: echo(line, err=to_stderr, color=terminal.colour), settle_time)

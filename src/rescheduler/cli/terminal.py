@@ -26,6 +26,7 @@ __all__ = [
     "Terminal",
     "abbreviated_list",
     "counted",
+    "cut_sentence",
     "echo",
     "echo_lines",
     "fitting_table",
@@ -195,7 +196,7 @@ def fitting_table(
     cells = [[row[column] for column in kept] for row in rows]
     if terminal.width is not None and kept[-1] == len(heads) - 1:
         room = terminal.width - len(indent) - sum(widths[at] for at in kept[:-1]) - _GAP * len(rest)
-        cells = [[*row, replace(prose, text=_cut(prose.text, room))] for *row, prose in cells]
+        cells = [[*row, replace(prose, text=cut_sentence(prose.text, room))] for *row, prose in cells]
     yield from table(terminal, [heads[column] for column in kept], cells, indent=indent)
 
 
@@ -233,9 +234,13 @@ def shortened(text: str, width: int) -> str:
     return f"{text[: kept - tail]}…{text[len(text) - tail :]}"
 
 
-def _cut(text: str, width: int) -> str:
-    """Shorten a sentence at its end."""
-    return text if len(text) <= width else f"{text[: max(width - 1, 1)]}…"
+def cut_sentence(text: str, width: int) -> str:
+    """Shorten a sentence at the end of a word: a part of a name would look like another name."""
+    if len(text) <= width:
+        return text
+    # One column is for the ellipsis, and one for the space before it.
+    kept = text[: max(width - 1, 0)].rpartition(" ")[0].rstrip()
+    return f"{kept} …" if kept else "…"
 
 
 def wrapped(terminal: Terminal, text: str, *, indent: str, first: str = "") -> Iterator[str]:
