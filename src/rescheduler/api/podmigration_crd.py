@@ -126,8 +126,8 @@ def podmigration_crd() -> dict[str, Any]:
 def missing_crd_parts(installed: dict[str, Any]) -> list[str]:
     """Return what an installed PodMigration CRD lacks and this version of rescheduler needs, by path.
 
-    Such as `spec.rooms`: the API server drops a field that the CRD does not have, without an error. A newer CRD
-    lacks nothing: within one API version it only gains fields.
+    Such as `spec.rooms`: the API server drops a field that the CRD does not have, without an error. A newer
+    CRD lacks nothing: within one API version it only gains fields.
     """
     found = next((each for each in _versions(installed) if each.get("name") == VERSION), None)
     if found is None or not found.get("served"):

@@ -36,6 +36,7 @@ __all__ = [
     "execution_options",
     "interrupt_handlers",
     "report_other_executor",
+    "requesting_user",
     "short_collections",
     "sigterm_as_keyboard_interrupt",
     "stop_event_on_signals",
@@ -141,6 +142,17 @@ def current_user() -> str:
         return socket.gethostname()
 
 
+async def requesting_user(client: "Client") -> str:
+    """Return who requests the moves of this command: the user that the API server knows, and `USER@HOST`.
+
+    Many people share a name like `kubernetes-admin`, and `USER@HOST` is not verified: together they say most.
+    """
+    from rescheduler.web.web_authorization import review_own_name  # noqa: PLC0415
+
+    name, local = await review_own_name(client), current_user()
+    return f"{name} ({local})" if name else local
+
+
 async def report_other_executor(rescheduler: "Rescheduler", *, is_manual: bool) -> None:
     """Print a note if another process makes the moves, and one for each of its halts that blocks them."""
     from rescheduler.api.daemon_status import UnreadableState  # noqa: PLC0415
@@ -162,11 +174,16 @@ async def report_other_executor(rescheduler: "Rescheduler", *, is_manual: bool) 
 
 
 async def execute_plan(
-    rescheduler: "Rescheduler", plan: "Plan", progress: "ProgressDisplay", migrations: Sequence[str] = ()
+    rescheduler: "Rescheduler",
+    plan: "Plan",
+    progress: "ProgressDisplay",
+    migrations: Sequence[str] = (),
+    requested_by: str = "",
 ) -> "PlanExecution":
     """Execute the plan until all moves are finished or Ctrl-C was pressed twice.
 
-    `migrations` are the keys of its migrations, if all of them exist already.
+    `migrations` are the keys of its migrations, if all of them exist already. `requested_by` is the user, if
+    it is known already.
     """
     from rescheduler.api.podmigration import MANUAL  # noqa: PLC0415
     from rescheduler.api.well_known_names import REQUESTED_BY_ANNOTATION  # noqa: PLC0415
@@ -178,7 +195,7 @@ async def execute_plan(
         plan,
         progress.on_progress,
         record=rescheduler.record,
-        annotations={REQUESTED_BY_ANNOTATION: current_user()},
+        annotations={REQUESTED_BY_ANNOTATION: requested_by or await requesting_user(rescheduler.client)},
     )
     for move, key in zip(run.moves, migrations, strict=False):
         move.key = key

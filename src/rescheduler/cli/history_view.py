@@ -35,19 +35,19 @@ def history_lines(entries: Sequence[JournalEntry], terminal: Terminal) -> Iterat
 
 
 def _by_plan(entries: Sequence[JournalEntry]) -> list[list[JournalEntry]]:
-    """Return the moves by plan; each move without a plan is a group of its own."""
-    groups: dict[str, list[JournalEntry]] = {}
+    """Return the moves by plan and requester; each move without a plan is a group of its own."""
+    groups: dict[tuple[str, str], list[JournalEntry]] = {}
     for entry in entries:
-        groups.setdefault(entry.plan or f"alone {entry.uid}", []).append(entry)
+        groups.setdefault((entry.plan or f"alone {entry.uid}", entry.requested_by), []).append(entry)
     return list(groups.values())
 
 
 def _plan_heading(entries: Sequence[JournalEntry], terminal: Terminal) -> Iterator[str]:
     newest = entries[0]
-    if not newest.plan:
-        yield terminal.bold("Without a plan")
-        return
     by = f", requested by {newest.requested_by}" if newest.requested_by else ""
+    if not newest.plan:
+        yield terminal.bold(f"Without a plan{by}")
+        return
     name, spreads = f"Plan {newest.plan}{by}", _spreads_text(newest.spreads, terminal)
     if terminal.is_narrower_than(len(name) + 2 + len(spreads)):
         yield terminal.bold(name)
