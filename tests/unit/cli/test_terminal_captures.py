@@ -25,6 +25,7 @@ from tests.unit.cli.test_move_status import move_progress
 from tests.unit.cluster.sources.rich_cluster import complete, saved
 
 WIDTHS = [60, 80, 120, 200]
+TABLE_WIDTHS = [60, 80, 100, 120, 200]
 NODE = "ip-10-0-1-{}.eu-west-1.compute.internal"
 
 
@@ -106,14 +107,17 @@ def test_a_drain_of_60_columns(drained):
     assert "empty" in drained[1].text
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", TABLE_WIDTHS)
 @pytest.mark.parametrize("command", ["status", "migrations", "history"])
 def test_a_live_cluster(run, drained, command, width):
+    """Migrations are named, and from which node to which they moved, in the table or below its rows."""
     kubeconfig, _ = drained
     listed = run("migrations", "--kubeconfig", kubeconfig, "-o", "jsonpath={.items[*].metadata.name}").stdout
     capture = captured(command, "--kubeconfig", kubeconfig, width=width)
     assert listed
-    check(capture, width, *(f"checkout/{name}" for name in listed.split()))
+    nodes = (f"eu-west-1-compute-internal-{number}" for number in (1, 2, 3))
+    check(capture, width, *(f"checkout/{name}" for name in listed.split()), *nodes)
+    assert "…" not in capture.text
 
 
 @pytest.mark.parametrize("width", WIDTHS)
