@@ -11,7 +11,7 @@ import getpass
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -69,16 +69,17 @@ class Execution:
     def prepare(self) -> None:
         """Make sure that the cluster has the PodMigration CRD; exit if it doesn't."""
 
-        async def prepared(client: "Client") -> None:
-            from rescheduler.cluster.sources.watched_cluster import require_podmigration_crd  # noqa: PLC0415
+        self.ask(self.require_crd)
 
-            if self.install:
-                from rescheduler.install.cluster_installation import install_definition  # noqa: PLC0415
+    async def require_crd(self, client: "Client") -> None:
+        """Install the PodMigration CRD if that is requested; raise `MissingPodMigrationCRD` without one."""
+        from rescheduler.cluster.sources.watched_cluster import require_podmigration_crd  # noqa: PLC0415
 
-                await install_definition(client)
-            await require_podmigration_crd(client)
+        if self.install:
+            from rescheduler.install.cluster_installation import install_definition  # noqa: PLC0415
 
-        self.ask(prepared)
+            await install_definition(client)
+        await require_podmigration_crd(client)
 
     def run(self, use: Callable[["Rescheduler"], Awaitable[T]], *, namespace: str = "") -> T:
         """Await `use` with a `Rescheduler` that watches the cluster, and return the result.
@@ -87,24 +88,25 @@ class Execution:
         """
 
         async def used(client: "Client") -> T:
-            from rescheduler.daemon.components import Rescheduler, lease_key, own_namespace  # noqa: PLC0415
-            from rescheduler.migrations.runtime_state import (  # noqa: PLC0415
-                RuntimeState,
-                RuntimeStateHolder,
-            )
-            from rescheduler.steering.webhook.webhook_presence import WebhookPresence  # noqa: PLC0415
-
-            at = await lease_key(client, self.configuration, namespace or own_namespace(client))
-            # dryRun is for the daemon: you run this command in order to move pods.
-            runtime = RuntimeStateHolder(RuntimeState(replace(self.configuration.policy, dry_run=False)))
-            webhook = WebhookPresence(client, runtime)
-            rescheduler = Rescheduler(
-                client, self.configuration, lease_at=at, runtime=runtime, webhook=webhook
-            )
-            async with webhook.running(), rescheduler.watching():
+            async with self.watching(client, namespace=namespace) as rescheduler:
                 return await use(rescheduler)
 
         return self.ask(used)
+
+    @contextlib.asynccontextmanager
+    async def watching(self, client: "Client", *, namespace: str = "") -> AsyncIterator["Rescheduler"]:
+        """Yield a `Rescheduler` that has read the cluster, and watch it meanwhile."""
+        from rescheduler.daemon.components import Rescheduler, lease_key, own_namespace  # noqa: PLC0415
+        from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder  # noqa: PLC0415
+        from rescheduler.steering.webhook.webhook_presence import WebhookPresence  # noqa: PLC0415
+
+        at = await lease_key(client, self.configuration, namespace or own_namespace(client))
+        # dryRun is for the daemon: you run this command in order to move pods.
+        runtime = RuntimeStateHolder(RuntimeState(replace(self.configuration.policy, dry_run=False)))
+        webhook = WebhookPresence(client, runtime)
+        rescheduler = Rescheduler(client, self.configuration, lease_at=at, runtime=runtime, webhook=webhook)
+        async with webhook.running(), rescheduler.watching():
+            yield rescheduler
 
     def ask(self, use: Callable[["Client"], Awaitable[T]]) -> T:
         """Await `use` with a client and return the result."""
