@@ -21,7 +21,7 @@ from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_
 from rescheduler.cli.log_setup import set_up_log
 
 if TYPE_CHECKING:
-    from rescheduler.cli.progress_display import ProgressDisplay
+    from rescheduler.cli.move_status import ProgressDisplay
     from rescheduler.config.policy import Configuration
     from rescheduler.daemon.components import Rescheduler
     from rescheduler.kube.client import Client

@@ -1,4 +1,4 @@
-"""The progress of moves: live bars on a terminal, one line per change elsewhere.
+"""The progress of moves and drains: live bars on a terminal, one line per change elsewhere.
 
 ✓ shop/web-6755476f8c-2n6s4  node-1 → node-3  4s  web-6755476f8c-l5hvg
 ⠹ shop/web-6755476f8c-5mhqb  node-1 → node-2  ━━━━━━╺━━━  Starting  8s  waiting for copy web-… to become ready
@@ -10,102 +10,50 @@ On a narrow terminal a move has several lines: the names of pods and nodes are n
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final, TextIO
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.segment import Segment
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from kubevalues.duration import short_duration
-from rescheduler.cli.move_status import STATE_COLOURS, completed_fraction, is_worth_reporting, move_state
+from rescheduler.api.daemon_status import NodeInMaintenance
+from rescheduler.cli.move_status import (
+    INTERRUPT_NOTICE,
+    STATE_COLOURS,
+    ProgressDisplay,
+    broken_between_words,
+    completed_fraction,
+    line_printer,
+    move_age,
+    move_state,
+)
 from rescheduler.cli.terminal import (
     Terminal,
     counted,
     cut_sentence,
-    echo,
     printable,
     terminal_of,
-    wrapped,
 )
 from rescheduler.migrations.controller.plan_execution import MoveProgress
-from rescheduler.migrations.make_before_break import with_live_step
 from rescheduler.migrations.transition_table import MigrationStep
 
 __all__ = [
-    "INTERRUPT_NOTICE",
+    "DrainDisplay",
+    "LiveDrainDisplay",
     "LiveProgressDisplay",
-    "ProgressDisplay",
     "SafeConsole",
-    "line_printer",
-    "live_console",
-    "print_on_console",
+    "drain_display_for",
     "progress_display_for",
     "refreshed_on_loop",
 ]
-
-INTERRUPT_NOTICE = (
-    "No more moves are started; waiting for the running ones. Press Ctrl-C again to exit immediately."
-)
-
-
-class ProgressDisplay:
-    """Prints one line per change of a move."""
-
-    def __init__(
-        self,
-        terminal: Terminal,
-        print_line: Callable[[str], object],
-        settle_time: timedelta = timedelta(),
-    ) -> None:
-        self.is_interrupted = False
-        self._terminal = terminal
-        self._settle_time = settle_time
-        self._print = print_line
-        self._began_s = time.monotonic()
-        self._reported: dict[int, str] = {}
-
-    @contextlib.contextmanager
-    def showing(self, moves: Sequence[MoveProgress]) -> Iterator[None]:  # noqa: ARG002 - lines need no overview
-        """Show the moves while the body runs."""
-        yield
-
-    def on_progress(self, progress: MoveProgress) -> None:
-        identity, progress = id(progress), self._live(progress)
-        state, words = move_state(progress)
-        line = f"{state}{f': {words}' if words else ''}"
-        if self._reported.get(identity) == line or not is_worth_reporting(progress):
-            return
-        self._reported[identity] = line
-        move, terminal = progress.move, self._terminal
-        target = (progress.migration.target_node if progress.migration else "") or move.target or "?"
-        shown = terminal.styled(state, {"fg": STATE_COLOURS[state]}) if state in STATE_COLOURS else state
-        self._print(
-            f"{self.elapsed:>6}  {move.pod}  {move.source} {terminal.arrow} {target}  "
-            f"{shown}{f': {words}' if words else ''}"
-        )
-
-    def interrupted(self) -> None:
-        self.is_interrupted = True
-        self._print(INTERRUPT_NOTICE)
-
-    def _live(self, progress: MoveProgress) -> MoveProgress:
-        """Return the move with the step of its copy at this moment."""
-        if progress.migration is None:
-            return progress
-        live = with_live_step(progress.migration, progress.copy, self._settle_time, datetime.now(UTC))
-        return replace(progress, migration=live)
-
-    @property
-    def elapsed(self) -> str:
-        return short_duration(timedelta(seconds=round(time.monotonic() - self._began_s)))
 
 
 class SafeConsole(Console):
@@ -139,36 +87,18 @@ def progress_display_for(
 ) -> ProgressDisplay:
     """Return a live display if the stream is a terminal without log lines, else one of lines."""
     terminal = terminal_of(stream)
-    if console := live_console(stream, terminal):
+    if console := _live_console(stream, terminal):
         return LiveProgressDisplay(console, terminal, settle_time)
     return ProgressDisplay(terminal, line_printer(terminal, to_stderr=to_stderr), settle_time)
 
 
-def line_printer(terminal: Terminal, *, to_stderr: bool) -> Callable[[str], object]:
-    """Return what prints a line, broken between words where the terminal would break it within a name."""
-
-    def print_line(line: str) -> None:
-        # Styles would count as columns.
-        shown = line if terminal.colour else _broken_between_words(line, terminal)
-        echo(shown, err=to_stderr, color=terminal.colour)
-
-    return print_line
-
-
-def print_on_console(console: Console) -> Callable[[str], object]:
+def _print_on_console(console: Console) -> Callable[[str], object]:
     """Return what prints a line above the bars of a console, broken between words."""
 
     def print_line(line: str) -> None:
-        console.print(Text(_broken_between_words(line, Terminal(console.width)), overflow="fold"))
+        console.print(Text(broken_between_words(line, Terminal(console.width)), overflow="fold"))
 
     return print_line
-
-
-def _broken_between_words(line: str, terminal: Terminal) -> str:
-    if not terminal.is_narrower_than(len(line)):
-        return line
-    text = line.lstrip()
-    return "\n".join(wrapped(terminal, text[1:], first=text[:1], indent="  "))
 
 
 @contextlib.contextmanager
@@ -188,7 +118,7 @@ def refreshed_on_loop(live: Live, per_second: int = _FRAMES_PER_SECOND) -> Itera
             task.cancel()
 
 
-def live_console(stream: TextIO, terminal: Terminal) -> SafeConsole | None:
+def _live_console(stream: TextIO, terminal: Terminal) -> SafeConsole | None:
     """Return a console that can be redrawn, or None if the stream is no such terminal or has log lines."""
     is_logging = logging.getLogger().isEnabledFor(logging.INFO)
     if terminal.width is None or not terminal.colour or not terminal.unicode or is_logging:
@@ -200,7 +130,7 @@ class LiveProgressDisplay(ProgressDisplay):
     """Redraws a bar per running move; finished moves scroll away."""
 
     def __init__(self, console: Console, terminal: Terminal, settle_time: timedelta = timedelta()) -> None:
-        super().__init__(terminal, print_on_console(console), settle_time)
+        super().__init__(terminal, _print_on_console(console), settle_time)
         self._console = console
         self._moves: Sequence[MoveProgress] = ()
         self._over: set[int] = set()
@@ -253,7 +183,7 @@ class LiveProgressDisplay(ProgressDisplay):
         room = max(1, self._console.height - _LINES_AROUND)
         pods = max((len(progress.move.pod) for progress in begun), default=0)
         names = pods + 1 + max((len(self._nodes(progress)) for progress in begun), default=0)
-        age = max((len(_age(progress)) for progress in begun), default=0)
+        age = max((len(move_age(progress)) for progress in begun), default=0)
         message = self._console.width - _SYMBOL_WIDTH - _BAR_WIDTH - _STEP_WIDTH - max(age, _AGE_WIDTH) - 3
         if message - names - 1 >= _MIN_MESSAGE:
             return _with_rest(self._one_line_each(begun[:room], message - names - 1), len(begun) - room)
@@ -332,7 +262,7 @@ def _status(progress: MoveProgress, message: int) -> Iterator[RenderableType]:
     words = words or ("waiting for its turn" if is_waiting else "")
     yield ProgressBar(total=1.0, completed=completed_fraction(progress), width=_BAR_WIDTH)
     yield Text((migration.status.step if migration else "") or "Queued", "cyan")
-    yield Text(_age(progress), "dim")
+    yield Text(move_age(progress), "dim")
     yield Text(cut_sentence(words, message), "yellow" if is_waiting else "")
 
 
@@ -344,18 +274,124 @@ def _is_started(progress: MoveProgress) -> bool:
     return bool(progress.key) and move_state(progress)[0] not in _FINAL_STATE_SYMBOLS
 
 
-def _age(progress: MoveProgress) -> str:
-    migration = progress.migration
-    if migration is None:
-        return ""
-    since = migration.status.started_at or migration.created
-    return _short((migration.status.finished_at or datetime.now(UTC)) - since)
-
-
 def _duration_text(progress: MoveProgress) -> tuple[str, str]:
-    age = _age(progress)
+    age = move_age(progress)
     return (f"{age}  " if age else "", "dim")
 
 
-def _short(time: timedelta) -> str:
-    return short_duration(timedelta(seconds=max(0, round(time.total_seconds()))))
+# -- nodes that are drained
+
+_GAP: Final = 2
+_NODE_BAR_WIDTH: Final = 24
+_NODE_COUNT_WIDTH: Final = 32
+"""The width of the count beside the bar, with some room for the latest step."""
+
+NodeStates = Callable[[], Sequence[NodeInMaintenance]]
+
+
+class DrainDisplay(ProgressDisplay):
+    """Prints one line per change of a move and per change of a node's remaining pods."""
+
+    def __init__(
+        self,
+        terminal: Terminal,
+        print_line: Callable[[str], object],
+        settle_time: timedelta = timedelta(),
+    ) -> None:
+        super().__init__(terminal, print_line, settle_time)
+        self._print_line = print_line
+        self._reported_nodes: dict[str, str] = {}
+
+    @contextlib.contextmanager
+    def showing_nodes(self, now: NodeStates) -> Iterator[None]:  # noqa: ARG002 - lines are printed on changes
+        yield
+
+    def on_nodes(self, nodes: Sequence[NodeInMaintenance]) -> None:
+        for node in nodes:
+            if not self.has_reported(node):
+                self._reported_nodes[node.node] = node.message
+                self._print_line(f"{self.elapsed:>6}  {node.node}: {node.message}")
+
+    def has_reported(self, node: NodeInMaintenance) -> bool:
+        """Return whether the current state of the node has been shown."""
+        return self._reported_nodes.get(node.node) == node.message
+
+
+class LiveDrainDisplay(DrainDisplay):
+    """Redraws a bar per node."""
+
+    def __init__(self, console: Console, terminal: Terminal, settle_time: timedelta = timedelta()) -> None:
+        # The console does the styling.
+        super().__init__(replace(terminal, colour=False), _print_on_console(console), settle_time)
+        self._console = console
+        self._most: dict[str, int] = {}
+        self._moving: dict[str, MoveProgress] = {}
+        self._now: NodeStates = tuple
+
+    @contextlib.contextmanager
+    def showing_nodes(self, now: NodeStates) -> Iterator[None]:
+        self._now = now
+        with refreshed_on_loop(Live(console=self._console, get_renderable=self.frame, auto_refresh=False)):
+            yield
+
+    def on_progress(self, progress: MoveProgress) -> None:
+        """Print failed moves and show the latest step of the running ones."""
+        if move_state(progress)[0] in {"Failed", "Cancelled"}:
+            super().on_progress(progress)
+        self._moving[progress.move.source] = progress
+
+    def on_nodes(self, nodes: Sequence[NodeInMaintenance]) -> None:
+        """Do nothing: the bars read the state themselves."""
+
+    def has_reported(self, node: NodeInMaintenance) -> bool:
+        """Return whether the node is empty: the bars on the screen don't name remaining pods."""
+        return not node.left
+
+    def interrupted(self) -> None:
+        self.is_interrupted = True
+
+    def frame(self) -> RenderableType:
+        nodes = self._now()
+        longest = max((len(node.node) for node in nodes), default=0)
+        has_bars = self._console.width >= longest + _NODE_BAR_WIDTH + _NODE_COUNT_WIDTH
+        lines: list[RenderableType] = []
+        for node in nodes:
+            lines += self._node_lines(node, longest, has_bars=has_bars)
+        if self.is_interrupted:
+            lines.append(Text(INTERRUPT_NOTICE, "yellow"))
+        return Group(*lines)
+
+    def _node_lines(
+        self, node: NodeInMaintenance, longest: int, *, has_bars: bool
+    ) -> Iterator[RenderableType]:
+        """Yield the line of a node, and the latest step of its pods below if it does not fit beside it."""
+        most = self._most[node.node] = max(self._most.get(node.node, 0), node.left)
+        gone = most - node.left
+        bar = ProgressBar(total=max(most, 1), completed=gone if most else 1, width=_NODE_BAR_WIDTH)
+        bars = (bar,) if has_bars else ()
+        count = f"{gone} of {most} pods moved" if has_bars else f"{gone}/{most} moved"
+        words, style = (self._latest_step(node.node), "dim") if node.left else ("empty", "green")
+        used = longest + len(count) + 2 * _GAP + (_NODE_BAR_WIDTH + _GAP) * has_bars
+        is_beside = used + len(words) <= self._console.width
+        line = Table.grid(padding=(0, _GAP))
+        name = Text(node.node.ljust(longest), overflow="fold")
+        line.add_row(name, *bars, count, Text(words if is_beside else "", style))
+        yield line
+        if not is_beside:
+            yield Padding(Text(words, style, overflow="fold"), (0, 0, 0, _GAP))
+
+    def _latest_step(self, node: str) -> str:
+        if (latest := self._moving.get(node)) is None:
+            return ""
+        state, words = move_state(self._live(latest))
+        return f"{latest.move.pod}: {words or state}"
+
+
+def drain_display_for(
+    stream: TextIO, *, to_stderr: bool, settle_time: timedelta = timedelta()
+) -> DrainDisplay:
+    """Return a live display if the stream is a terminal without log lines, else one of lines."""
+    terminal = terminal_of(stream)
+    if console := _live_console(stream, terminal):
+        return LiveDrainDisplay(console, terminal, settle_time)
+    return DrainDisplay(terminal, line_printer(terminal, to_stderr=to_stderr), settle_time)

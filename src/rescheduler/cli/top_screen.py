@@ -17,8 +17,8 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
+from rescheduler.cli.status_view import MoveRow, NodeRow, TopSource, TopState, sorted_nodes
 from rescheduler.cli.terminal import Terminal, load_cell, printable
-from rescheduler.cli.top_source import MoveRow, NodeRow, TopSource, TopState, sorted_nodes
 
 __all__ = ["TopScreen"]
 

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from rescheduler.api.daemon_status import NodeInMaintenance
 from rescheduler.api.podmigration import Handover
-from rescheduler.cli.drain_display import DrainDisplay, LiveDrainDisplay
+from rescheduler.cli.progress_display import DrainDisplay, LiveDrainDisplay
 from rescheduler.cli.terminal import Terminal
 from rescheduler.migrations.controller.plan_execution import MoveProgress
 from rescheduler.planner.plan import Move

@@ -7,13 +7,14 @@ from rich.console import Console
 
 from rescheduler.api.podmigration import ConditionType, Handover, MigrationCondition, PodReference
 from rescheduler.cli.move_status import (
+    ProgressDisplay,
     completed_fraction,
     failure_lines,
     failure_remedy,
     move_state,
     moves_summary,
 )
-from rescheduler.cli.progress_display import LiveProgressDisplay, ProgressDisplay, progress_display_for
+from rescheduler.cli.progress_display import LiveProgressDisplay, progress_display_for
 from rescheduler.cli.terminal import Terminal
 from rescheduler.migrations.controller.plan_execution import MoveProgress
 from rescheduler.migrations.transition_table import TRANSITIONS, MigrationStep

@@ -12,8 +12,7 @@ import pytest
 from rescheduler.api.daemon_status import NodeInMaintenance
 from rescheduler.api.podmigration import PodReference
 from rescheduler.cli.cluster_source import print_note
-from rescheduler.cli.drain_display import drain_display_for
-from rescheduler.cli.progress_display import progress_display_for
+from rescheduler.cli.progress_display import drain_display_for, progress_display_for
 from rescheduler.cli.terminal import cut_sentence
 from rescheduler.migrations.transition_table import MigrationStep
 from tests.building import cluster as cluster_builder

@@ -10,8 +10,8 @@ from rescheduler.api.daemon_status import DaemonStatus, DryRunEvidence, Halt, Ha
 from rescheduler.cli.cluster_source import ClusterSource
 from rescheduler.cli.commands.top_command import LiveTop, show_while_loading
 from rescheduler.cli.execution import Execution
+from rescheduler.cli.status_view import MoveRow, NodeRow, TopState, sorted_nodes
 from rescheduler.cli.top_screen import Confirmation, TextPage, TopScreen
-from rescheduler.cli.top_source import MoveRow, NodeRow, TopState, sorted_nodes
 from rescheduler.cluster.sources.watched_cluster import MissingPodMigrationCRD
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.config.policy import Configuration, Policy, UsageSource

@@ -17,10 +17,9 @@ import rescheduler
 from rescheduler.api.daemon_status import NodeInMaintenance
 from rescheduler.api.podmigration import Handover
 from rescheduler.cli import terminal
-from rescheduler.cli.drain_display import LiveDrainDisplay
 from rescheduler.cli.log_setup import set_up_log
 from rescheduler.cli.output_formats import print_document
-from rescheduler.cli.progress_display import SafeConsole
+from rescheduler.cli.progress_display import LiveDrainDisplay, SafeConsole
 from rescheduler.cli.terminal import Terminal
 from rescheduler.kube.event_recorder import log_event
 from rescheduler.migrations.controller.plan_execution import MoveProgress

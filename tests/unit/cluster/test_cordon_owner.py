@@ -71,7 +71,7 @@ def test_uninstall_removes_the_mark_but_not_the_cordon_of_another_client(manager
     assert CORDONED_BY_ANNOTATION.encode() in trace.patch.body
 
 
-def test_uninstall_removes_the_name_of_the_user_who_drains_a_node_and_no_cordon_of_others():
+def test_uninstall_removes_the_user_who_drains_a_node_and_no_cordon_of_others():
     made = node(entry("kubectl-cordon", CORDON))
     made["metadata"]["annotations"] = {REQUESTED_BY_ANNOTATION: "ann"}
     made["metadata"]["managedFields"] = []

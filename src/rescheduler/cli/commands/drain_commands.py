@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from kubevalues.label_selectors import Selector
     from rescheduler.api.daemon_status import NodeInMaintenance
-    from rescheduler.cli.drain_display import DrainDisplay
+    from rescheduler.cli.progress_display import DrainDisplay
     from rescheduler.cluster.node_record import NodeRecord
     from rescheduler.config.policy import Configuration
     from rescheduler.daemon.components import Rescheduler
@@ -82,7 +82,7 @@ def drain(  # noqa: PLR0913 - one per option
     if dry_run:
         _preview_drain(cluster, configuration, nodes, parsed, output)
         return
-    from rescheduler.cli.drain_display import drain_display_for  # noqa: PLC0415
+    from rescheduler.cli.progress_display import drain_display_for  # noqa: PLC0415
 
     to_stderr = output != "table"
     view = drain_display_for(

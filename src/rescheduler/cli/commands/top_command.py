@@ -14,11 +14,11 @@ from rescheduler.cli.cluster_source import EXIT_USAGE_ERROR, ClusterSource, exit
 from rescheduler.cli.command_options import effective_config_options
 from rescheduler.cli.execution import Execution, current_user, short_collections
 from rescheduler.cli.terminal import counted, echo
-from rescheduler.cli.top_source import MoveRow, NodeRow, TopState
 
 if TYPE_CHECKING:
     from rescheduler.api.daemon_status import DaemonStatus, Pause
     from rescheduler.api.podmigration import Migration
+    from rescheduler.cli.status_view import MoveRow, NodeRow, TopState
     from rescheduler.cli.top_screen import TopScreen
     from rescheduler.cluster.snapshot import Snapshot
     from rescheduler.config.policy import Policy
@@ -110,6 +110,7 @@ class LiveTop:
 
     async def current_state(self) -> "TopState":
         from rescheduler.api.daemon_status import UnreadableState  # noqa: PLC0415
+        from rescheduler.cli.status_view import TopState  # noqa: PLC0415
         from rescheduler.daemon.own_objects import read_state  # noqa: PLC0415
         from rescheduler.kube import errors  # noqa: PLC0415
 
@@ -224,6 +225,8 @@ def _plan_words(check: "CheckResult") -> str:
 
 
 def _node_rows(check: "CheckResult", policy: "Policy") -> "tuple[NodeRow, ...]":
+    from rescheduler.cli.status_view import NodeRow  # noqa: PLC0415
+
     snapshot = check.snapshot
     loads = {node.name: node.before for node in check.plan.nodes}
     return tuple(
@@ -269,6 +272,8 @@ def _with_live_step(migration: "Migration", rescheduler: "Rescheduler", now: dat
 
 
 def _move_row(migration: "Migration", now: datetime) -> "MoveRow":
+    from rescheduler.cli.status_view import MoveRow  # noqa: PLC0415
+
     status = migration.status
     since = status.finished_at or migration.created
     age = _elapsed(since, now)
