@@ -1,5 +1,6 @@
 """The CustomResourceDefinition of `PodMigration`, generated from the types in `podmigration`."""
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -7,7 +8,7 @@ import msgspec
 from rescheduler.api.podmigration import MigrationPhase, MigrationSpec, MigrationStatus
 from rescheduler.api.well_known_names import GROUP, INSTALL_ID, POD_MIGRATION_KIND, SHARED_INSTALL_ID, VERSION
 
-__all__ = ["PODMIGRATION_CRD_NAME", "POD_MIGRATION_PLURAL", "podmigration_crd"]
+__all__ = ["PODMIGRATION_CRD_NAME", "POD_MIGRATION_PLURAL", "missing_crd_parts", "podmigration_crd"]
 
 POD_MIGRATION_PLURAL: Final = "podmigrations"
 PODMIGRATION_CRD_NAME: Final = f"{POD_MIGRATION_PLURAL}.{GROUP}"
@@ -120,6 +121,45 @@ def podmigration_crd() -> dict[str, Any]:
             ],
         },
     }
+
+
+def missing_crd_parts(installed: dict[str, Any]) -> list[str]:
+    """Return what an installed PodMigration CRD lacks and this version of rescheduler needs, by path.
+
+    Such as `spec.rooms`: the API server drops a field that the CRD does not have, without an error. A newer
+    CRD lacks nothing: within one API version it only gains fields.
+    """
+    found = next((each for each in _versions(installed) if each.get("name") == VERSION), None)
+    if found is None or not found.get("served"):
+        return [f"version {VERSION}"]
+    (needed,) = _versions(podmigration_crd())
+    subresources = found.get("subresources") or {}
+    return [
+        *_missing_fields(
+            (found.get("schema") or {}).get("openAPIV3Schema") or {}, needed["schema"]["openAPIV3Schema"], ""
+        ),
+        *(f"subresource {name}" for name in needed["subresources"] if name not in subresources),
+    ]
+
+
+def _versions(crd: dict[str, Any]) -> list[dict[str, Any]]:
+    return list((crd.get("spec") or {}).get("versions") or ())
+
+
+def _missing_fields(installed: dict[str, Any], needed: dict[str, Any], path: str) -> Iterator[str]:
+    """Yield the paths of missing fields, without those below them, and of missing values of enumerations."""
+    if installed.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    known = installed.get("properties") or {}
+    for name, schema in (needed.get("properties") or {}).items():
+        if name in known:
+            yield from _missing_fields(known[name], schema, f"{path}{name}.")
+        else:
+            yield f"{path}{name}"
+    if "items" in needed:
+        yield from _missing_fields(installed.get("items") or {}, needed["items"], path)
+    if "enum" in installed:
+        yield from (f"{path[:-1]}={each}" for each in needed.get("enum", ()) if each not in installed["enum"])
 
 
 def _structural_schema(of: type[msgspec.Struct]) -> dict[str, Any]:

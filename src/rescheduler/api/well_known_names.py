@@ -92,7 +92,7 @@ BALANCE_ANNOTATION: Final = f"{GROUP}/balance"
 """On a PodMigration: spreads of node loads before the plan and as it expected them, as JSON."""
 
 REQUESTED_BY_ANNOTATION: Final = f"{GROUP}/requested-by"
-"""On a PodMigration: the user of the command that requested it."""
+"""On a PodMigration: the user of the command that requested it. On a node: the user who drains it."""
 
 INCLUDES_SYSTEM_ANNOTATION: Final = f"{GROUP}/includes-system"
 """`true` if the user who drains the node also wants system pods to be moved."""

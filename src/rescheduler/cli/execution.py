@@ -11,7 +11,7 @@ import getpass
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,7 +21,7 @@ from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_
 from rescheduler.cli.log_setup import set_up_log
 
 if TYPE_CHECKING:
-    from rescheduler.cli.progress_display import ProgressDisplay
+    from rescheduler.cli.move_status import ProgressDisplay
     from rescheduler.config.policy import Configuration
     from rescheduler.daemon.components import Rescheduler
     from rescheduler.kube.client import Client
@@ -36,6 +36,7 @@ __all__ = [
     "execution_options",
     "interrupt_handlers",
     "report_other_executor",
+    "requesting_user",
     "short_collections",
     "sigterm_as_keyboard_interrupt",
     "stop_event_on_signals",
@@ -68,16 +69,17 @@ class Execution:
     def prepare(self) -> None:
         """Make sure that the cluster has the PodMigration CRD; exit if it doesn't."""
 
-        async def prepared(client: "Client") -> None:
-            from rescheduler.cluster.sources.watched_cluster import require_podmigration_crd  # noqa: PLC0415
+        self.ask(self.require_crd)
 
-            if self.install:
-                from rescheduler.install.cluster_installation import install_definition  # noqa: PLC0415
+    async def require_crd(self, client: "Client") -> None:
+        """Install the PodMigration CRD if that is requested; raise `MissingPodMigrationCRD` without one."""
+        from rescheduler.cluster.sources.watched_cluster import require_podmigration_crd  # noqa: PLC0415
 
-                await install_definition(client)
-            await require_podmigration_crd(client)
+        if self.install:
+            from rescheduler.install.cluster_installation import install_definition  # noqa: PLC0415
 
-        self.ask(prepared)
+            await install_definition(client)
+        await require_podmigration_crd(client)
 
     def run(self, use: Callable[["Rescheduler"], Awaitable[T]], *, namespace: str = "") -> T:
         """Await `use` with a `Rescheduler` that watches the cluster, and return the result.
@@ -86,24 +88,25 @@ class Execution:
         """
 
         async def used(client: "Client") -> T:
-            from rescheduler.daemon.components import Rescheduler, lease_key, own_namespace  # noqa: PLC0415
-            from rescheduler.migrations.runtime_state import (  # noqa: PLC0415
-                RuntimeState,
-                RuntimeStateHolder,
-            )
-            from rescheduler.steering.webhook.webhook_presence import WebhookPresence  # noqa: PLC0415
-
-            at = await lease_key(client, self.configuration, namespace or own_namespace(client))
-            # dryRun is for the daemon: you run this command in order to move pods.
-            runtime = RuntimeStateHolder(RuntimeState(replace(self.configuration.policy, dry_run=False)))
-            webhook = WebhookPresence(client, runtime)
-            rescheduler = Rescheduler(
-                client, self.configuration, lease_at=at, runtime=runtime, webhook=webhook
-            )
-            async with webhook.running(), rescheduler.watching():
+            async with self.watching(client, namespace=namespace) as rescheduler:
                 return await use(rescheduler)
 
         return self.ask(used)
+
+    @contextlib.asynccontextmanager
+    async def watching(self, client: "Client", *, namespace: str = "") -> AsyncIterator["Rescheduler"]:
+        """Yield a `Rescheduler` that has read the cluster, and watch it meanwhile."""
+        from rescheduler.daemon.components import Rescheduler, lease_key, own_namespace  # noqa: PLC0415
+        from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder  # noqa: PLC0415
+        from rescheduler.steering.webhook.webhook_presence import WebhookPresence  # noqa: PLC0415
+
+        at = await lease_key(client, self.configuration, namespace or own_namespace(client))
+        # dryRun is for the daemon: you run this command in order to move pods.
+        runtime = RuntimeStateHolder(RuntimeState(replace(self.configuration.policy, dry_run=False)))
+        webhook = WebhookPresence(client, runtime)
+        rescheduler = Rescheduler(client, self.configuration, lease_at=at, runtime=runtime, webhook=webhook)
+        async with webhook.running(), rescheduler.watching():
+            yield rescheduler
 
     def ask(self, use: Callable[["Client"], Awaitable[T]]) -> T:
         """Await `use` with a client and return the result."""
@@ -141,6 +144,17 @@ def current_user() -> str:
         return socket.gethostname()
 
 
+async def requesting_user(client: "Client") -> str:
+    """Return who requests the moves of this command: the user that the API server knows, and `USER@HOST`.
+
+    Many people share a name like `kubernetes-admin`, and `USER@HOST` is not verified: together they say most.
+    """
+    from rescheduler.web.web_authorization import review_own_name  # noqa: PLC0415
+
+    name, local = await review_own_name(client), current_user()
+    return f"{name} ({local})" if name else local
+
+
 async def report_other_executor(rescheduler: "Rescheduler", *, is_manual: bool) -> None:
     """Print a note if another process makes the moves, and one for each of its halts that blocks them."""
     from rescheduler.api.daemon_status import UnreadableState  # noqa: PLC0415
@@ -162,11 +176,16 @@ async def report_other_executor(rescheduler: "Rescheduler", *, is_manual: bool) 
 
 
 async def execute_plan(
-    rescheduler: "Rescheduler", plan: "Plan", progress: "ProgressDisplay", migrations: Sequence[str] = ()
+    rescheduler: "Rescheduler",
+    plan: "Plan",
+    progress: "ProgressDisplay",
+    migrations: Sequence[str] = (),
+    requested_by: str = "",
 ) -> "PlanExecution":
     """Execute the plan until all moves are finished or Ctrl-C was pressed twice.
 
-    `migrations` are the keys of its migrations, if all of them exist already.
+    `migrations` are the keys of its migrations, if all of them exist already. `requested_by` is the user, if
+    it is known already.
     """
     from rescheduler.api.podmigration import MANUAL  # noqa: PLC0415
     from rescheduler.api.well_known_names import REQUESTED_BY_ANNOTATION  # noqa: PLC0415
@@ -178,7 +197,7 @@ async def execute_plan(
         plan,
         progress.on_progress,
         record=rescheduler.record,
-        annotations={REQUESTED_BY_ANNOTATION: current_user()},
+        annotations={REQUESTED_BY_ANNOTATION: requested_by or await requesting_user(rescheduler.client)},
     )
     for move, key in zip(run.moves, migrations, strict=False):
         move.key = key

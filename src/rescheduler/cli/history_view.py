@@ -1,32 +1,44 @@
 """The history of moves, and the difference between two plans, as text."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 
 from rescheduler.api.daemon_status import SpreadChange
 from rescheduler.api.migration_journal import JournalEntry
-from rescheduler.cli.terminal import Cell, Terminal, counted, fitting_table, wrapped
+from rescheduler.cli.terminal import Cell, Terminal, counted, detailed_table, wrapped
 from rescheduler.planner.plan import Move, Plan
 from rescheduler.planner.plan_builder import plan_id, spread_changes
 
 __all__ = ["history_lines", "plan_diff_document", "plan_diff_lines"]
 
 _HEADS: Final = ("FINISHED", "MIGRATION", "FROM", "TO", "RESULT", "LOST", "STRATEGY", "REASON")
-_DROPPED_FIRST: Final = (6, 7, 5, 2, 3, 0)
-"""The name of the migration stays whole: `undo` needs it."""
+_BRIEF: Final = (1, 0, 4, 5)
+"""The columns on a narrow terminal: the others are below each row."""
 _MIN_REASON: Final = 30
 
 
-def history_lines(entries: Sequence[JournalEntry], terminal: Terminal) -> Iterator[str]:
-    """Yield the moves, newest first, grouped by the plan that requested them."""
+def history_lines(
+    entries: Sequence[JournalEntry], terminal: Terminal, *, is_wide: bool = False
+) -> Iterator[str]:
+    """Yield the moves, newest first, grouped by the plan that requested them; wide: a line each."""
     if not entries:
         yield "No moves found."
         return
+    every_row = [_row(entry) for entry in entries]
     for entries_of_plan in _by_plan(entries):
         yield from _plan_heading(entries_of_plan, terminal)
-        yield from _rows(entries_of_plan, terminal)
+        yield from detailed_table(
+            replace(terminal, width=None) if is_wide else terminal,
+            _HEADS,
+            [_row(entry) for entry in entries_of_plan],
+            min_last=_MIN_REASON,
+            brief=_BRIEF,
+            details=[_details(entry, terminal) for entry in entries_of_plan],
+            of=every_row,
+        )
         yield ""
     done = sum(entry.is_completed for entry in entries)
     lost = sum(entry.ready_seconds_lost for entry in entries)
@@ -35,22 +47,22 @@ def history_lines(entries: Sequence[JournalEntry], terminal: Terminal) -> Iterat
 
 
 def _by_plan(entries: Sequence[JournalEntry]) -> list[list[JournalEntry]]:
-    """Return the moves by plan; each move without a plan is a group of its own."""
-    groups: dict[str, list[JournalEntry]] = {}
+    """Return the moves by plan and requester; each move without a plan is a group of its own."""
+    groups: dict[tuple[str, str], list[JournalEntry]] = {}
     for entry in entries:
-        groups.setdefault(entry.plan or f"alone {entry.uid}", []).append(entry)
+        groups.setdefault((entry.plan or f"alone {entry.uid}", entry.requested_by), []).append(entry)
     return list(groups.values())
 
 
 def _plan_heading(entries: Sequence[JournalEntry], terminal: Terminal) -> Iterator[str]:
     newest = entries[0]
-    if not newest.plan:
-        yield terminal.bold("Without a plan")
-        return
     by = f", requested by {newest.requested_by}" if newest.requested_by else ""
+    if not newest.plan:
+        yield from map(terminal.bold, wrapped(terminal, f"Without a plan{by}", indent=""))
+        return
     name, spreads = f"Plan {newest.plan}{by}", _spreads_text(newest.spreads, terminal)
     if terminal.is_narrower_than(len(name) + 2 + len(spreads)):
-        yield terminal.bold(name)
+        yield from map(terminal.bold, wrapped(terminal, name, indent=""))
         yield from map(terminal.dim, wrapped(terminal, spreads, indent=""))
     else:
         yield terminal.bold(name) + terminal.dim(f"  {spreads}" if spreads else "")
@@ -63,21 +75,28 @@ def _spreads_text(spreads: Iterable[SpreadChange], terminal: Terminal) -> str:
     )
 
 
-def _rows(entries: Sequence[JournalEntry], terminal: Terminal) -> Iterator[str]:
-    rows = [
-        [
-            Cell(entry.finished_at.strftime("%m-%d %H:%M:%S")),
-            Cell(entry.migration),
-            Cell(entry.source),
-            Cell(entry.target or "not chosen"),
-            Cell(entry.failure or str(entry.outcome), {"fg": "green" if entry.is_completed else "red"}),
-            Cell(f"{entry.ready_seconds_lost:.1f}s"),
-            Cell(entry.strategy),
-            Cell(entry.reason),
-        ]
-        for entry in entries
+def _row(entry: JournalEntry) -> list[Cell]:
+    return [
+        Cell(entry.finished_at.strftime("%m-%d %H:%M:%S")),
+        Cell(entry.migration),
+        Cell(entry.source),
+        Cell(entry.target or "not chosen"),
+        Cell(entry.failure or str(entry.outcome), {"fg": "green" if entry.is_completed else "red"}),
+        Cell(f"{entry.ready_seconds_lost:.1f}s"),
+        Cell(entry.strategy),
+        Cell(_reason(entry)),
     ]
-    yield from fitting_table(terminal, _HEADS, rows, dropped_first=_DROPPED_FIRST, min_last=_MIN_REASON)
+
+
+def _details(entry: JournalEntry, terminal: Terminal) -> tuple[str, str]:
+    why = ": ".join(filter(None, (entry.strategy, _reason(entry))))
+    return f"{entry.source} {terminal.arrow} {entry.target or 'not chosen'}", why
+
+
+def _reason(entry: JournalEntry) -> str:
+    """Return the reason without the user, whom the heading names."""
+    by = f", requested by {entry.requested_by}" if entry.requested_by else ""
+    return entry.reason.replace(by, "") if by else entry.reason
 
 
 # -- the difference between two plans

@@ -13,7 +13,7 @@ from rescheduler.api.podmigration import (
     UnreadableMigration,
     decode_migration,
 )
-from rescheduler.cli.terminal import Cell, Terminal, counted, fitting_table, table, wrapped
+from rescheduler.cli.terminal import Cell, Terminal, counted, detailed_table, table, wrapped
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.migrations.make_before_break import with_live_step
 from rescheduler.migrations.release_and_rollback import SOURCE_LOST
@@ -40,9 +40,9 @@ class LiveSteps(NamedTuple):
 
 _HEADS: Final = ("MIGRATION", "FROM", "TO", "PHASE", "STEP", "AGE", "STRATEGY", "MESSAGE")
 _WIDE_HEADS: Final = ("POD", "NEW POD", "HANDOVER", "ATTEMPTS", "FAILURE")
-_DROPPED_FIRST: Final = (6, 1, 4, 5, 2, 7)
-"""The name stays whole: the next command needs it."""
-_MIN_MESSAGE: Final = 16
+_BRIEF: Final = (0, 3, 5)
+"""The columns on a narrow terminal: nodes, step and message are below each row."""
+_MIN_MESSAGE: Final = 24
 
 
 def migration_list_lines(
@@ -61,7 +61,10 @@ def migration_list_lines(
         rows = [[*row[:-1], *cells, row[-1]] for row, cells in zip(rows, more, strict=True)]
         yield from table(replace(terminal, width=None), (*_HEADS[:-1], *_WIDE_HEADS, _HEADS[-1]), rows)
     else:
-        yield from fitting_table(terminal, _HEADS, rows, dropped_first=_DROPPED_FIRST, min_last=_MIN_MESSAGE)
+        details = [_details(each, terminal) for each in found]
+        yield from detailed_table(
+            terminal, _HEADS, rows, min_last=_MIN_MESSAGE, brief=_BRIEF, details=details
+        )
     under_way = sum(each is not None and not each.is_finished for each in found)
     if under_way:
         yield terminal.dim(f"{counted(under_way, 'migration')} not finished")
@@ -83,6 +86,17 @@ def _row(item: Object, migration: Migration | None, now: datetime) -> list[Cell]
         Cell(migration.spec.strategy),
         Cell(invalid_status(migration) or status.message),
     ]
+
+
+def _details(migration: Migration | None, terminal: Terminal) -> tuple[str, ...]:
+    """Return what a narrow table has below the row: `worker-1 → worker-2  Settling: copy ready`."""
+    if migration is None:
+        return ("not readable",)
+    status = migration.status
+    nodes = f"{migration.spec.source_node} {terminal.arrow} {migration.target_node or 'not chosen yet'}"
+    step = "" if migration.is_finished else status.step or "Queued"
+    words = ": ".join(filter(None, (step, invalid_status(migration) or status.message)))
+    return (nodes, words) if words else (nodes,)
 
 
 def _wide_cells(migration: Migration | None) -> list[Cell]:

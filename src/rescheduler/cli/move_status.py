@@ -1,22 +1,33 @@
-"""The state of a move in one word and as a message, and summaries of many moves."""
+"""The state of a move in one word and as a message, its changes as lines, and summaries of many moves."""
 
-from collections.abc import Iterator, Sequence
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from kubevalues.duration import short_duration
 from rescheduler.api.podmigration import ConditionType, Handover, Migration, MigrationPhase
-from rescheduler.cli.terminal import counted
+from rescheduler.cli.terminal import Terminal, counted, echo, wrapped
 from rescheduler.migrations.controller.plan_execution import MoveProgress
+from rescheduler.migrations.make_before_break import with_live_step
 from rescheduler.migrations.state_machine import invalid_status
 from rescheduler.migrations.transition_table import MigrationStep
 from rescheduler.planner.reasons import meaning_and_remedy
 
 __all__ = [
+    "INTERRUPT_NOTICE",
     "STATE_COLOURS",
+    "ProgressDisplay",
+    "broken_between_words",
     "completed_fraction",
     "failure_lines",
     "failure_remedy",
     "is_worth_reporting",
+    "line_printer",
     "migration_fraction",
+    "move_age",
     "move_results",
     "move_state",
     "moves_summary",
@@ -134,6 +145,19 @@ def _other_node_note(migration: Migration) -> str:
     return " on another node" if steered is not None and steered.status == "False" else ""
 
 
+def move_age(progress: MoveProgress) -> str:
+    """Return for how long the move has been running, or took; empty if it has no migration."""
+    migration = progress.migration
+    if migration is None:
+        return ""
+    since = migration.status.started_at or migration.created
+    return _short((migration.status.finished_at or datetime.now(UTC)) - since)
+
+
+def _short(time: timedelta) -> str:
+    return short_duration(timedelta(seconds=max(0, round(time.total_seconds()))))
+
+
 # -- many moves
 
 
@@ -196,3 +220,81 @@ def _move_result(progress: MoveProgress) -> dict[str, Any]:
         "attempts": migration.status.attempts if migration is not None else 0,
         "message": (migration.status.message if migration is not None else "") or words,
     }
+
+
+# -- changes as lines
+
+INTERRUPT_NOTICE = (
+    "No more moves are started; waiting for the running ones. Press Ctrl-C again to exit immediately."
+)
+
+
+class ProgressDisplay:
+    """Prints one line per change of a move."""
+
+    def __init__(
+        self,
+        terminal: Terminal,
+        print_line: Callable[[str], object],
+        settle_time: timedelta = timedelta(),
+    ) -> None:
+        self.is_interrupted = False
+        self._terminal = terminal
+        self._settle_time = settle_time
+        self._print = print_line
+        self._began_s = time.monotonic()
+        self._reported: dict[int, str] = {}
+
+    @contextlib.contextmanager
+    def showing(self, moves: Sequence[MoveProgress]) -> Iterator[None]:  # noqa: ARG002 - lines need no overview
+        """Show the moves while the body runs."""
+        yield
+
+    def on_progress(self, progress: MoveProgress) -> None:
+        identity, progress = id(progress), self._live(progress)
+        state, words = move_state(progress)
+        line = f"{state}{f': {words}' if words else ''}"
+        if self._reported.get(identity) == line or not is_worth_reporting(progress):
+            return
+        self._reported[identity] = line
+        move, terminal = progress.move, self._terminal
+        target = (progress.migration.target_node if progress.migration else "") or move.target or "?"
+        shown = terminal.styled(state, {"fg": STATE_COLOURS[state]}) if state in STATE_COLOURS else state
+        self._print(
+            f"{self.elapsed:>6}  {move.pod}  {move.source} {terminal.arrow} {target}  "
+            f"{shown}{f': {words}' if words else ''}"
+        )
+
+    def interrupted(self) -> None:
+        self.is_interrupted = True
+        self._print(INTERRUPT_NOTICE)
+
+    def _live(self, progress: MoveProgress) -> MoveProgress:
+        """Return the move with the step of its copy at this moment."""
+        if progress.migration is None:
+            return progress
+        live = with_live_step(progress.migration, progress.copy, self._settle_time, datetime.now(UTC))
+        return replace(progress, migration=live)
+
+    @property
+    def elapsed(self) -> str:
+        return short_duration(timedelta(seconds=round(time.monotonic() - self._began_s)))
+
+
+def line_printer(terminal: Terminal, *, to_stderr: bool) -> Callable[[str], object]:
+    """Return what prints a line, broken between words where the terminal would break it within a name."""
+
+    def print_line(line: str) -> None:
+        # Styles would count as columns.
+        shown = line if terminal.colour else broken_between_words(line, terminal)
+        echo(shown, err=to_stderr, color=terminal.colour)
+
+    return print_line
+
+
+def broken_between_words(line: str, terminal: Terminal) -> str:
+    """Return the line with a line break wherever the terminal would break it within a name."""
+    if not terminal.is_narrower_than(len(line)):
+        return line
+    text = line.lstrip()
+    return "\n".join(wrapped(terminal, text[1:], first=text[:1], indent="  "))

@@ -28,6 +28,7 @@ __all__ = [
     "print_document",
     "rendered_template",
     "text_output_option",
+    "wide_output_option",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -68,6 +69,8 @@ text_output_option: Final = _output_option("text", "json", "yaml")
 plan_output_option: Final = _output_option(
     "table", "wide", "json", "yaml", note="; docs/plan.schema.json describes JSON and YAML"
 )
+wide_output_option: Final = _output_option("table", "wide", "json", "yaml")
+"""The option `-o` for tables that have lines below their rows on a narrow terminal; `wide` has none."""
 list_output_option: Final = _output_option("table", "wide", "name", "json", "yaml")
 """The option `-o` for lists of objects: `wide` has all columns, `name` is what other commands and kubectl
 accept."""

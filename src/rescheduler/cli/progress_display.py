@@ -4,99 +4,56 @@
 ⠹ shop/web-6755476f8c-5mhqb  node-1 → node-2  ━━━━━━╺━━━  Starting  8s  waiting for copy web-… to become ready
 1 of 3 moves made, 1 in progress, 1 waiting  ━━━━╺━━━━━━━━━  14s
 
-How far nodes are from being empty: a bar for each on a terminal, lines elsewhere.
+On a narrow terminal a move has several lines: the names of pods and nodes are never shortened.
 """
 
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final, TextIO
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.segment import Segment
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from kubevalues.duration import short_duration
 from rescheduler.api.daemon_status import NodeInMaintenance
-from rescheduler.cli.move_status import STATE_COLOURS, completed_fraction, is_worth_reporting, move_state
-from rescheduler.cli.terminal import Terminal, counted, echo, printable, shortened, terminal_of
+from rescheduler.cli.move_status import (
+    INTERRUPT_NOTICE,
+    STATE_COLOURS,
+    ProgressDisplay,
+    broken_between_words,
+    completed_fraction,
+    line_printer,
+    move_age,
+    move_state,
+)
+from rescheduler.cli.terminal import (
+    Terminal,
+    counted,
+    cut_sentence,
+    printable,
+    terminal_of,
+)
 from rescheduler.migrations.controller.plan_execution import MoveProgress
-from rescheduler.migrations.make_before_break import with_live_step
+from rescheduler.migrations.transition_table import MigrationStep
 
 __all__ = [
-    "INTERRUPT_NOTICE",
     "DrainDisplay",
+    "LiveDrainDisplay",
     "LiveProgressDisplay",
-    "ProgressDisplay",
     "SafeConsole",
     "drain_display_for",
     "progress_display_for",
     "refreshed_on_loop",
 ]
-
-INTERRUPT_NOTICE = (
-    "No more moves are started; waiting for the running ones. Press Ctrl-C again to exit immediately."
-)
-
-
-class ProgressDisplay:
-    """Prints one line per change of a move."""
-
-    def __init__(
-        self,
-        terminal: Terminal,
-        print_line: Callable[[str], object],
-        settle_time: timedelta = timedelta(),
-    ) -> None:
-        self.is_interrupted = False
-        self._terminal = terminal
-        self._settle_time = settle_time
-        self._print = print_line
-        self._began_s = time.monotonic()
-        self._reported: dict[int, str] = {}
-
-    @contextlib.contextmanager
-    def showing(self, moves: Sequence[MoveProgress]) -> Iterator[None]:  # noqa: ARG002 - lines need no overview
-        """Show the moves while the body runs."""
-        yield
-
-    def on_progress(self, progress: MoveProgress) -> None:
-        identity, progress = id(progress), self._live(progress)
-        state, words = move_state(progress)
-        line = f"{state}{f': {words}' if words else ''}"
-        if self._reported.get(identity) == line or not is_worth_reporting(progress):
-            return
-        self._reported[identity] = line
-        move, terminal = progress.move, self._terminal
-        target = (progress.migration.target_node if progress.migration else "") or move.target or "?"
-        shown = terminal.styled(state, {"fg": STATE_COLOURS[state]}) if state in STATE_COLOURS else state
-        self._print(
-            f"{self.elapsed:>6}  {move.pod}  {move.source} {terminal.arrow} {target}  "
-            f"{shown}{f': {words}' if words else ''}"
-        )
-
-    def interrupted(self) -> None:
-        self.is_interrupted = True
-        self._print(INTERRUPT_NOTICE)
-
-    def _live(self, progress: MoveProgress) -> MoveProgress:
-        """Return the move with the step of its copy at this moment."""
-        if progress.migration is None:
-            return progress
-        live = with_live_step(progress.migration, progress.copy, self._settle_time, datetime.now(UTC))
-        return replace(progress, migration=live)
-
-    @property
-    def elapsed(self) -> str:
-        return short_duration(timedelta(seconds=round(time.monotonic() - self._began_s)))
 
 
 class SafeConsole(Console):
@@ -116,8 +73,11 @@ class SafeConsole(Console):
 _FRAMES_PER_SECOND: Final = 8
 _BAR_WIDTH: Final = 10
 _WIDE_BAR: Final = 30
-_NARROW: Final = 90
-"""The number of columns below which names are shortened and nodes are left out."""
+_MIN_BAR: Final = 10
+_SYMBOL_WIDTH: Final = 2
+_STEP_WIDTH: Final = max(map(len, MigrationStep))
+_AGE_WIDTH: Final = 6
+_MIN_MESSAGE: Final = 16
 _LINES_AROUND: Final = 4
 _FINAL_STATE_SYMBOLS: Final = {"Completed": "✓", "Failed": "✗", "Cancelled": "-"}
 
@@ -129,9 +89,16 @@ def progress_display_for(
     terminal = terminal_of(stream)
     if console := _live_console(stream, terminal):
         return LiveProgressDisplay(console, terminal, settle_time)
-    return ProgressDisplay(
-        terminal, lambda line: echo(line, err=to_stderr, color=terminal.colour), settle_time
-    )
+    return ProgressDisplay(terminal, line_printer(terminal, to_stderr=to_stderr), settle_time)
+
+
+def _print_on_console(console: Console) -> Callable[[str], object]:
+    """Return what prints a line above the bars of a console, broken between words."""
+
+    def print_line(line: str) -> None:
+        console.print(Text(broken_between_words(line, Terminal(console.width)), overflow="fold"))
+
+    return print_line
 
 
 @contextlib.contextmanager
@@ -152,6 +119,7 @@ def refreshed_on_loop(live: Live, per_second: int = _FRAMES_PER_SECOND) -> Itera
 
 
 def _live_console(stream: TextIO, terminal: Terminal) -> SafeConsole | None:
+    """Return a console that can be redrawn, or None if the stream is no such terminal or has log lines."""
     is_logging = logging.getLogger().isEnabledFor(logging.INFO)
     if terminal.width is None or not terminal.colour or not terminal.unicode or is_logging:
         return None
@@ -162,7 +130,7 @@ class LiveProgressDisplay(ProgressDisplay):
     """Redraws a bar per running move; finished moves scroll away."""
 
     def __init__(self, console: Console, terminal: Terminal, settle_time: timedelta = timedelta()) -> None:
-        super().__init__(terminal, self._print_above, settle_time)
+        super().__init__(terminal, _print_on_console(console), settle_time)
         self._console = console
         self._moves: Sequence[MoveProgress] = ()
         self._over: set[int] = set()
@@ -187,19 +155,18 @@ class LiveProgressDisplay(ProgressDisplay):
         self._over.add(id(progress))
         style = STATE_COLOURS.get(state, "")
         line = Text.assemble(
-            (f"{_FINAL_STATE_SYMBOLS.get(state, ' ')} ", style),
-            f"{progress.move.pod}  {self._nodes(progress)}  ",
+            f"{self._names(progress)}  ",
             _duration_text(progress),
+            (words, "" if state == "Completed" else style),
+            overflow="fold",
         )
-        line.append(words, "" if state == "Completed" else style)
-        self._console.print(line, soft_wrap=True)
+        hanging = Table.grid(padding=(0, 1))
+        hanging.add_row(Text(_FINAL_STATE_SYMBOLS[state], style), line)
+        self._console.print(hanging)
 
     def interrupted(self) -> None:
         """Add the notice to the following frames."""
         self.is_interrupted = True
-
-    def _print_above(self, line: str) -> None:
-        self._console.print(line, soft_wrap=True)
 
     # -- a frame
 
@@ -214,29 +181,50 @@ class LiveProgressDisplay(ProgressDisplay):
         # Running moves first: those that wait may be cut off.
         begun.sort(key=lambda progress: move_state(progress)[0] == "Pending")
         room = max(1, self._console.height - _LINES_AROUND)
-        is_narrow = self._console.width < _NARROW
-        table = Table.grid(padding=(0, 1), expand=True)
-        for _ in range(5 if is_narrow else 6):
-            table.add_column(no_wrap=True)
-        table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-        for progress in begun[:room]:
-            table.add_row(*self._row(progress, is_narrow=is_narrow))
-        if len(begun) > room:
-            return Group(table, Text(f"  and {len(begun) - room} more", "dim"))
+        pods = max((len(progress.move.pod) for progress in begun), default=0)
+        names = pods + 1 + max((len(self._nodes(progress)) for progress in begun), default=0)
+        age = max((len(move_age(progress)) for progress in begun), default=0)
+        message = self._console.width - _SYMBOL_WIDTH - _BAR_WIDTH - _STEP_WIDTH - max(age, _AGE_WIDTH) - 3
+        if message - names - 1 >= _MIN_MESSAGE:
+            return _with_rest(self._one_line_each(begun[:room], message - names - 1), len(begun) - room)
+        shown = self._that_fit(begun, room)
+        return _with_rest(self._several_lines_each(shown, message), len(begun) - len(shown))
+
+    def _one_line_each(self, moves: Sequence[MoveProgress], message: int) -> RenderableType:
+        table = Table.grid(padding=(0, 1))
+        for progress in moves:
+            pod, nodes = progress.move.pod, self._nodes(progress)
+            table.add_row(self._symbol(progress), pod, nodes, *_status(progress, message))
         return table
 
-    def _row(self, progress: MoveProgress, *, is_narrow: bool) -> Iterator[RenderableType]:
-        state, words = move_state(progress)
-        migration = progress.migration
-        is_waiting = state == "Pending"
-        yield Text("·", "dim") if is_waiting else self._spinner
-        yield shortened(progress.move.pod, self._console.width // 3)
-        if not is_narrow:
-            yield self._nodes(progress)
-        yield ProgressBar(total=1.0, completed=completed_fraction(progress), width=_BAR_WIDTH)
-        yield Text((migration.status.step if migration else "") or "Queued", "cyan")
-        yield Text(_age(progress), "dim")
-        yield Text(words or ("waiting for its turn" if is_waiting else ""), "yellow" if is_waiting else "")
+    def _several_lines_each(self, moves: Sequence[MoveProgress], message: int) -> RenderableType:
+        """Return a table with the state of each move below its names."""
+        table = Table.grid(padding=(0, 1))
+        for progress in moves:
+            status = Table.grid(padding=(0, 1))
+            status.add_row(*_status(progress, message))
+            table.add_row(self._symbol(progress), Group(Text(self._names(progress), overflow="fold"), status))
+        return table
+
+    def _that_fit(self, moves: Sequence[MoveProgress], room: int) -> list[MoveProgress]:
+        """Return the first moves, as many as the lines suffice for with their names whole; at least one."""
+        shown: list[MoveProgress] = []
+        for progress in moves:
+            names = Text(self._names(progress), overflow="fold")
+            room -= len(names.wrap(self._console, self._console.width - _SYMBOL_WIDTH)) + 1
+            if room < 0 and shown:
+                break
+            shown.append(progress)
+        return shown
+
+    def _symbol(self, progress: MoveProgress) -> RenderableType:
+        return Text("·", "dim") if move_state(progress)[0] == "Pending" else self._spinner
+
+    def _names(self, progress: MoveProgress) -> str:
+        """Return the pod and its nodes, in two lines if one is too short for them."""
+        pod, nodes = progress.move.pod, self._nodes(progress)
+        is_one_line = _SYMBOL_WIDTH + len(pod) + 2 + len(nodes) <= self._console.width
+        return f"{pod}  {nodes}" if is_one_line else f"{pod}\n{nodes}"
 
     def _totals(self) -> RenderableType:
         moves = self._moves
@@ -252,9 +240,13 @@ class LiveProgressDisplay(ProgressDisplay):
             if number:
                 parts.append(f"{number} {what}")
         done = len(over) + sum(completed_fraction(progress) for progress in moves if _is_started(progress))
+        words = ", ".join(parts)
+        room = self._console.width - len(words) - len(self.elapsed) - 2
+        if room < _MIN_BAR:
+            return Text.assemble((words, "bold"), " ", (self.elapsed, "dim"))
         line = Table.grid(padding=(0, 1))
-        bar = ProgressBar(total=max(len(moves), 1), completed=done, width=_WIDE_BAR)
-        line.add_row(Text(", ".join(parts), "bold"), bar, Text(self.elapsed, "dim"))
+        bar = ProgressBar(total=max(len(moves), 1), completed=done, width=min(_WIDE_BAR, room))
+        line.add_row(Text(words, "bold"), bar, Text(self.elapsed, "dim"))
         return line
 
     def _nodes(self, progress: MoveProgress) -> str:
@@ -262,27 +254,34 @@ class LiveProgressDisplay(ProgressDisplay):
         return f"{progress.move.source} {self._terminal.arrow} {target}"
 
 
+def _status(progress: MoveProgress, message: int) -> Iterator[RenderableType]:
+    """Yield the cells of bar, step, age and message, which has at most so many columns."""
+    state, words = move_state(progress)
+    migration = progress.migration
+    is_waiting = state == "Pending"
+    words = words or ("waiting for its turn" if is_waiting else "")
+    yield ProgressBar(total=1.0, completed=completed_fraction(progress), width=_BAR_WIDTH)
+    yield Text((migration.status.step if migration else "") or "Queued", "cyan")
+    yield Text(move_age(progress), "dim")
+    yield Text(cut_sentence(words, message), "yellow" if is_waiting else "")
+
+
+def _with_rest(shown: RenderableType, hidden: int) -> RenderableType:
+    return Group(shown, Text(f"  and {hidden} more", "dim")) if hidden > 0 else shown
+
+
 def _is_started(progress: MoveProgress) -> bool:
     return bool(progress.key) and move_state(progress)[0] not in _FINAL_STATE_SYMBOLS
 
 
-def _age(progress: MoveProgress) -> str:
-    migration = progress.migration
-    if migration is None:
-        return ""
-    since = migration.status.started_at or migration.created
-    return _short((migration.status.finished_at or datetime.now(UTC)) - since)
-
-
 def _duration_text(progress: MoveProgress) -> tuple[str, str]:
-    age = _age(progress)
+    age = move_age(progress)
     return (f"{age}  " if age else "", "dim")
 
 
-def _short(time: timedelta) -> str:
-    return short_duration(timedelta(seconds=max(0, round(time.total_seconds()))))
+# -- nodes that are drained
 
-
+_GAP: Final = 2
 _NODE_BAR_WIDTH: Final = 24
 _NODE_COUNT_WIDTH: Final = 32
 """The width of the count beside the bar, with some room for the latest step."""
@@ -323,9 +322,7 @@ class LiveDrainDisplay(DrainDisplay):
 
     def __init__(self, console: Console, terminal: Terminal, settle_time: timedelta = timedelta()) -> None:
         # The console does the styling.
-        super().__init__(
-            replace(terminal, colour=False), lambda line: console.print(line, soft_wrap=True), settle_time
-        )
+        super().__init__(replace(terminal, colour=False), _print_on_console(console), settle_time)
         self._console = console
         self._most: dict[str, int] = {}
         self._moving: dict[str, MoveProgress] = {}
@@ -357,22 +354,31 @@ class LiveDrainDisplay(DrainDisplay):
         nodes = self._now()
         longest = max((len(node.node) for node in nodes), default=0)
         has_bars = self._console.width >= longest + _NODE_BAR_WIDTH + _NODE_COUNT_WIDTH
-        table = Table.grid(padding=(0, 2), expand=True)
-        for _ in range(2 + has_bars):
-            table.add_column(no_wrap=True)
-        table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+        lines: list[RenderableType] = []
         for node in nodes:
-            most = self._most[node.node] = max(self._most.get(node.node, 0), node.left)
-            gone = most - node.left
-            bar = ProgressBar(total=max(most, 1), completed=gone if most else 1, width=_NODE_BAR_WIDTH)
-            words = self._latest_step(node.node) if node.left else "empty"
-            bars = (bar,) if has_bars else ()
-            count = f"{gone} of {most} pods moved" if has_bars else f"{gone}/{most} moved"
-            table.add_row(node.node, *bars, count, Text(words, "dim" if node.left else "green"))
-        lines: list[RenderableType] = [table]
+            lines += self._node_lines(node, longest, has_bars=has_bars)
         if self.is_interrupted:
             lines.append(Text(INTERRUPT_NOTICE, "yellow"))
         return Group(*lines)
+
+    def _node_lines(
+        self, node: NodeInMaintenance, longest: int, *, has_bars: bool
+    ) -> Iterator[RenderableType]:
+        """Yield the line of a node, and the latest step of its pods below if it does not fit beside it."""
+        most = self._most[node.node] = max(self._most.get(node.node, 0), node.left)
+        gone = most - node.left
+        bar = ProgressBar(total=max(most, 1), completed=gone if most else 1, width=_NODE_BAR_WIDTH)
+        bars = (bar,) if has_bars else ()
+        count = f"{gone} of {most} pods moved" if has_bars else f"{gone}/{most} moved"
+        words, style = (self._latest_step(node.node), "dim") if node.left else ("empty", "green")
+        used = longest + len(count) + 2 * _GAP + (_NODE_BAR_WIDTH + _GAP) * has_bars
+        is_beside = used + len(words) <= self._console.width
+        line = Table.grid(padding=(0, _GAP))
+        name = Text(node.node.ljust(longest), overflow="fold")
+        line.add_row(name, *bars, count, Text(words if is_beside else "", style))
+        yield line
+        if not is_beside:
+            yield Padding(Text(words, style, overflow="fold"), (0, 0, 0, _GAP))
 
     def _latest_step(self, node: str) -> str:
         if (latest := self._moving.get(node)) is None:
@@ -388,4 +394,4 @@ def drain_display_for(
     terminal = terminal_of(stream)
     if console := _live_console(stream, terminal):
         return LiveDrainDisplay(console, terminal, settle_time)
-    return DrainDisplay(terminal, lambda line: echo(line, err=to_stderr, color=terminal.colour), settle_time)
+    return DrainDisplay(terminal, line_printer(terminal, to_stderr=to_stderr), settle_time)

@@ -26,6 +26,8 @@ __all__ = [
     "Terminal",
     "abbreviated_list",
     "counted",
+    "cut_sentence",
+    "detailed_table",
     "echo",
     "echo_lines",
     "fitting_table",
@@ -195,8 +197,61 @@ def fitting_table(
     cells = [[row[column] for column in kept] for row in rows]
     if terminal.width is not None and kept[-1] == len(heads) - 1:
         room = terminal.width - len(indent) - sum(widths[at] for at in kept[:-1]) - _GAP * len(rest)
-        cells = [[*row, replace(prose, text=_cut(prose.text, room))] for *row, prose in cells]
+        cells = [[*row, replace(prose, text=cut_sentence(prose.text, room))] for *row, prose in cells]
     yield from table(terminal, [heads[column] for column in kept], cells, indent=indent)
+
+
+def detailed_table(
+    terminal: Terminal,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    min_last: int,
+    brief: Sequence[int],
+    details: Sequence[Sequence[str]],
+    of: Sequence[Sequence[Cell]] = (),
+) -> Iterator[str]:
+    """Yield the lines of a table that leaves out and shortens nothing.
+
+    The last column is prose, which is wrapped. If less than `min_last` is left for it, the table has only the
+    columns in `brief`, the name first, and below each row the rest, the parts in `details`. If `of` has the
+    rows of several tables, all of them get the same form.
+    """
+    widths = table_widths(heads, of or rows)
+    before = sum(widths[:-1]) + _GAP * (len(heads) - 1)
+    longest_word = max((len(word) for row in of or rows for word in row[-1].text.split()), default=0)
+    if not terminal.is_narrower_than(before + max(longest_word, min(widths[-1], min_last))):
+        yield terminal.dim(_line(terminal, [*map(Cell, heads)], widths))
+        for row in _with_wrapped_last(terminal, rows, before):
+            yield _line(terminal, row, widths)
+        return
+    widths = [widths[column] for column in brief]
+    is_stacked = terminal.is_narrower_than(sum(widths) + _GAP * (len(brief) - 1))
+    if not is_stacked:
+        yield terminal.dim(_line(terminal, [Cell(heads[column]) for column in brief], widths))
+    for row, parts in zip(rows, details, strict=True):
+        name, *others = (row[column] for column in brief)
+        if is_stacked:
+            yield name.text
+            yield "  " + _line(terminal, others, widths[1:])
+        else:
+            yield _line(terminal, [name, *others], widths)
+        together = "  ".join(parts)
+        for line in parts if terminal.is_narrower_than(_GAP + len(together)) else [together]:
+            yield from map(terminal.dim, wrapped(terminal, line, indent="  "))
+
+
+def _with_wrapped_last(
+    terminal: Terminal, rows: Sequence[Sequence[Cell]], before: int
+) -> Iterator[Sequence[Cell]]:
+    """Yield the rows, each with as many more as its last cell needs; `before` is the width of the others."""
+    for *cells, prose in rows:
+        room = None if terminal.width is None else max(terminal.width - before, 1)
+        lines = list(wrapped(replace(terminal, width=room), prose.text, indent=""))
+        first, *further = lines or [""]
+        yield [*cells, replace(prose, text=first)]
+        for line in further:
+            yield [*(Cell("") for _ in cells), replace(prose, text=line)]
 
 
 def table_widths(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[int]:
@@ -233,9 +288,13 @@ def shortened(text: str, width: int) -> str:
     return f"{text[: kept - tail]}…{text[len(text) - tail :]}"
 
 
-def _cut(text: str, width: int) -> str:
-    """Shorten a sentence at its end."""
-    return text if len(text) <= width else f"{text[: max(width - 1, 1)]}…"
+def cut_sentence(text: str, width: int) -> str:
+    """Shorten a sentence at the end of a word: a part of a name would look like another name."""
+    if len(text) <= width:
+        return text
+    # One column is for the ellipsis, and one for the space before it.
+    kept = text[: max(width - 1, 0)].rpartition(" ")[0].rstrip()
+    return f"{kept} …" if kept else "…"
 
 
 def wrapped(terminal: Terminal, text: str, *, indent: str, first: str = "") -> Iterator[str]:

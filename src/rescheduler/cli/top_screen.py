@@ -5,9 +5,9 @@ from the cluster: they are shown as plain text, never as markup.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from rich.text import Text
 from textual import events, work
@@ -17,87 +17,21 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
+from rescheduler.cli.status_view import MoveRow, NodeRow, TopSource, TopState, sorted_nodes
 from rescheduler.cli.terminal import Terminal, load_cell, printable
 
-__all__ = ["MoveRow", "NodeRow", "TopScreen", "TopSource", "TopState", "sorted_nodes"]
+__all__ = ["TopScreen"]
 
 _BAR_WIDTHS = (12, 6, 0)
 """The widest that fits is used."""
 _CELL_PADDING = 2
+_LOADING_INTERVAL_S = 0.25
 _COMPACT_BELOW = 70
 """Columns that the keys need below the tables."""
 _NODE_HEADS = ("NODE", "CPU", "MEMORY", "PODS", "STATE")
 _MOVE_HEADS = ("MIGRATION", "STATUS", "AGE", "FROM → TO", "REASON")
 _MIN_TEXT_WIDTH = 20
 _SORTS = ("cpu", "memory", "pods", "name")
-
-
-@dataclass(frozen=True, slots=True)
-class NodeRow:
-    name: str
-    cpu: float
-    """Percent of allocatable, as is `memory`."""
-    memory: float
-    pods: int
-    state: str
-    """The state in words, such as `Ready, cordoned`."""
-
-
-@dataclass(frozen=True, slots=True)
-class MoveRow:
-    key: str
-    """The key of the PodMigration."""
-    status: str
-    """The progress in words, such as `copy ready, settling 6/10 s`."""
-    age: str
-    nodes: str
-    """Source and target: `worker-1 → worker-2`."""
-    reason: str
-    is_finished: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TopState:
-    """What the screen shows at one moment."""
-
-    summary: tuple[str, ...] = ()
-    """Leader, dry run, halts and balance."""
-    nodes: tuple[NodeRow, ...] = ()
-    moves: tuple[MoveRow, ...] = ()
-    """Unfinished ones first, then those that finished last."""
-
-
-class TopSource(Protocol):
-    """Where the screen gets what it shows, and what carries out what the user requests.
-
-    `width` is the number of columns that lines of text may have.
-    """
-
-    async def current_state(self) -> TopState: ...
-
-    async def explain_node(self, name: str, width: int) -> Sequence[str]: ...
-
-    async def explain_pod(self, key: str, width: int) -> Sequence[str]: ...
-
-    async def plan(self, width: int) -> Sequence[str]: ...
-
-    async def pods_on(self, node: str) -> Sequence[str]:
-        """Return the keys of the pods on the node."""
-        ...
-
-    async def pause(self) -> str: ...
-
-    async def resume(self) -> str: ...
-
-    async def cancel(self, migration: str) -> str: ...
-
-
-def sorted_nodes(nodes: Sequence[NodeRow], by: str, wanted: str) -> list[NodeRow]:
-    """Return the nodes whose name contains `wanted`: the most loaded first, or by name."""
-    found = [node for node in nodes if wanted.lower() in node.name.lower()]
-    if by == "name":
-        return sorted(found, key=lambda node: node.name)
-    return sorted(found, key=lambda node: (-getattr(node, by), node.name))
 
 
 class TextPage(ModalScreen[None]):
@@ -169,7 +103,7 @@ class Confirmation(ModalScreen[bool]):
 
 
 class TopScreen(App[None]):
-    """Refreshes itself every `interval_s`."""
+    """Refreshes itself every `interval_s`, from the moment when it gets a source."""
 
     TITLE = "rescheduler top"
     ENABLE_COMMAND_PALETTE = False
@@ -191,18 +125,24 @@ class TopScreen(App[None]):
         Binding("q", "quit", "Quit"),
     ]
 
-    def __init__(self, source: TopSource, *, interval_s: float = 5.0) -> None:
+    def __init__(self, source: TopSource | None = None, *, interval_s: float = 5.0) -> None:
+        """Without `source`, show `step` until `start` is called."""
         super().__init__()
         self._source = source
+        self.step = "Connecting to the API server"
+        """What is done before the first state can be shown."""
+        self.is_shown = asyncio.Event()
+        self._began_s = time.monotonic()
         self._interval_s = interval_s
         self._state = TopState()
+        self._has_read = False
         self._sort = _SORTS[0]
         self._filter = ""
         self.refreshes = 0
         """How often the state was read."""
 
     def compose(self) -> ComposeResult:
-        yield Static("Reading the cluster…", id="summary")
+        yield Static(self._loading_text(), id="summary")
         yield Input(placeholder="part of a node's name; Enter closes", id="filter")
         yield DataTable(id="nodes", cursor_type="row")
         yield DataTable(id="moves", cursor_type="row")
@@ -210,24 +150,45 @@ class TopScreen(App[None]):
 
     def on_mount(self) -> None:
         self.query_one("#nodes", DataTable).focus()
-        self._refresh_for_ever()
+        self.set_interval(_LOADING_INTERVAL_S, self._show_loading)
+        if self._source is not None:
+            self.start(self._source)
+        self.call_after_refresh(self.is_shown.set)
+
+    def start(self, source: TopSource) -> None:
+        """Begin to show what this source returns."""
+        self._source = source
+        self._refresh_for_ever(source)
+
+    def _loading_text(self) -> str:
+        return f"{self.step}… {time.monotonic() - self._began_s:.0f} s. Press q to quit."
+
+    def _show_loading(self) -> None:
+        for summary in self.query("#summary").results(Static) if not self._has_read else ():
+            summary.update(_plain(self._loading_text()))
+
+    @property
+    def _loaded(self) -> TopSource:
+        if self._source is None:
+            raise RuntimeError("The cluster is still being read. Try again in a moment.")
+        return self._source
 
     def on_resize(self, event: events.Resize) -> None:
         for footer in self.query(Footer):  # the first event comes before there is one
             footer.compact = event.size.width < _COMPACT_BELOW
-        if self.refreshes:
-            self._show()
+        self._show()
 
     @work
-    async def _refresh_for_ever(self) -> None:
+    async def _refresh_for_ever(self, source: TopSource) -> None:
         while True:
             problem = ""
             try:
-                self._state = await self._source.current_state()
+                self._state = await source.current_state()
             except Exception as error:  # noqa: BLE001 - shown; the next attempt may succeed
                 problem = f"Can't read the cluster: {error}"
             if not self.query("#summary"):
                 return  # the screen was closed meanwhile
+            self._has_read = True
             if problem:
                 self.query_one("#summary", Static).update(_plain(problem))
             else:
@@ -236,6 +197,8 @@ class TopScreen(App[None]):
             await asyncio.sleep(self._interval_s)
 
     def _show(self) -> None:
+        if not self.refreshes:
+            return
         self.query_one("#summary", Static).update(_plain("\n".join(self._state.summary)))
         nodes = self.query_one("#nodes", DataTable)
         rows = sorted_nodes(self._state.nodes, self._sort, self._filter)
@@ -273,18 +236,18 @@ class TopScreen(App[None]):
     @work
     async def _open_node(self, name: str) -> None:
         try:
-            lines = await self._source.explain_node(name, self._text_width)
-            pods = await self._source.pods_on(name)
+            lines = await self._loaded.explain_node(name, self._text_width)
+            pods = await self._loaded.pods_on(name)
         except Exception as error:  # noqa: BLE001 - shown
             self._notify(str(error))
             return
         self.push_screen(TextPage(name, lines, pods, self._open_pod))
 
     def _open_pod(self, key: str) -> None:
-        self._open_text(key, lambda: self._source.explain_pod(key, self._text_width))
+        self._open_text(key, lambda: self._loaded.explain_pod(key, self._text_width))
 
     def action_plan(self) -> None:
-        self._open_text("Plan: what the next check would move", lambda: self._source.plan(self._text_width))
+        self._open_text("Plan: what the next check would move", lambda: self._loaded.plan(self._text_width))
 
     @work
     async def _open_text(self, title: str, read: Callable[[], Awaitable[Sequence[str]]]) -> None:
@@ -296,10 +259,10 @@ class TopScreen(App[None]):
         self.push_screen(TextPage(title, lines))
 
     def action_pause(self) -> None:
-        self._ask("Pause the daemon: it starts no more moves?", self._source.pause)
+        self._ask("Pause the daemon: it starts no more moves?", lambda source: source.pause())
 
     def action_resume(self) -> None:
-        self._ask("Resume: the next check can move pods?", self._source.resume)
+        self._ask("Resume: the next check can move pods?", lambda source: source.resume())
 
     def action_cancel(self) -> None:
         """Cancel the move under the cursor."""
@@ -311,13 +274,13 @@ class TopScreen(App[None]):
             return
         assert key is not None
         chosen: str = key
-        self._ask(f"Cancel {chosen}: roll it back, or finish it?", lambda: self._source.cancel(chosen))
+        self._ask(f"Cancel {chosen}: roll it back, or finish it?", lambda source: source.cancel(chosen))
 
     @work
-    async def _ask(self, question: str, act: Callable[[], Awaitable[str]]) -> None:
+    async def _ask(self, question: str, act: Callable[[TopSource], Awaitable[str]]) -> None:
         if await self.push_screen_wait(Confirmation(question)):
             try:
-                self._notify(await act())
+                self._notify(await act(self._loaded))
             except Exception as error:  # noqa: BLE001 - shown
                 self._notify(str(error))
 

@@ -14,6 +14,7 @@ from rescheduler.api.well_known_names import (
     EMPTY_CONDITION,
     KARPENTER_NODE_POOL_LABEL,
     MAINTENANCE_LABEL,
+    REQUESTED_BY_ANNOTATION,
 )
 from rescheduler.cluster.resource_amounts import Resources
 from rescheduler.config.policy_blocks import EvacuationSignal, EvacuationUrgency
@@ -38,6 +39,7 @@ __all__ = [
     "is_marked_by_autoscaler",
     "labelled_by",
     "leaving_because",
+    "maintenance_requester",
     "soft_taints",
 ]
 
@@ -97,12 +99,18 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False):
         return next((condition for condition in self.conditions if condition.type == kind), None)
 
 
+_MAX_REQUESTER: Final = 256
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 """Taint that the control plane adds to every cordoned node, and removes again."""
 
 
 def in_maintenance(node: NodeRecord) -> bool:
     return node.labels.get(MAINTENANCE_LABEL) == "true"
+
+
+def maintenance_requester(node: NodeRecord) -> str:
+    """Return the user who drains the node, as far as it says so: a hint, which anybody may write."""
+    return node.annotations.get(REQUESTED_BY_ANNOTATION, "")[:_MAX_REQUESTER] if in_maintenance(node) else ""
 
 
 def is_cordoned_by(node: NodeRecord, strategy: str) -> bool:

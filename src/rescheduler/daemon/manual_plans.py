@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-def manual_plan(snapshot: Snapshot, key: str, target: str | None) -> Plan:
+def manual_plan(snapshot: Snapshot, key: str, target: str | None, requested_by: str = "") -> Plan:
     """Return a plan with one move; without `target`, the controller chooses the node."""
     pod = snapshot.pods.records[snapshot.pods.row[key]]
     move = Move(
@@ -44,7 +44,7 @@ def manual_plan(snapshot: Snapshot, key: str, target: str | None) -> Plan:
         target=target,
         strategy=MANUAL,
         handover=Handover.AUTO,
-        reason="requested by a user",
+        reason=f"requested by {requested_by or 'a user'}",
         gain=0.0,
     )
     return Plan(taken_at_s=snapshot.taken_at_s, moves=(move,))

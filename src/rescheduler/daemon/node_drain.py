@@ -15,6 +15,7 @@ from rescheduler.api.well_known_names import (
     EMPTY_CONDITION,
     INCLUDES_SYSTEM_ANNOTATION,
     MAINTENANCE_LABEL,
+    REQUESTED_BY_ANNOTATION,
 )
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.node_record import in_maintenance
@@ -26,7 +27,7 @@ from rescheduler.daemon.checker import expected_snapshot, moves_under_way
 from rescheduler.daemon.node_evictions import EvictionCause, EvictionResult, due_evictions, evict_pod
 from rescheduler.daemon.status_writer import empty_condition, patch_empty_condition
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import merge_patch
+from rescheduler.kube.api_resources import Object, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.migrations.controller.node_cordon import NodeCordoner
 from rescheduler.migrations.controller.plan_execution import MoveProgress, PlanExecution
@@ -36,7 +37,13 @@ from rescheduler.planner.plan import Plan
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.strategies.node_maintenance import NodeMaintenance
 
-__all__ = ["NodeDrain", "end_maintenance", "start_maintenance", "wait_for_labels"]
+__all__ = [
+    "NodeDrain",
+    "end_maintenance",
+    "maintenance_changes",
+    "start_maintenance",
+    "wait_for_labels",
+]
 
 _REPLAN_INTERVAL_S: Final = 5.0
 """How often to plan again, because budgets and free room change without an event that is watched."""
@@ -51,14 +58,19 @@ class NodeDrain:
         *,
         runtime: RuntimeStateHolder,
         on_progress: Callable[[MoveProgress], None] = lambda _: None,
+        requested_by: str = "",
     ) -> None:
-        """Prepare a drain. The maximum number of moves and maintenance windows don't apply to it."""
+        """Prepare a drain. The maximum number of moves and maintenance windows don't apply to it.
+
+        `requested_by` is the user that `rescheduler history` names.
+        """
         self._client = client
         self._cluster = cluster
         self._policy = replace_settings(runtime.current.policy, max_reschedule_pods=10_000, windows=())
         self._nodes = frozenset(nodes)
         self._runtime = runtime
         self._on_progress = on_progress
+        self._requested_by = requested_by
         self._run: PlanExecution | None = None
         self._is_stopped = False
 
@@ -147,7 +159,9 @@ class NodeDrain:
         return maintenance_status(self._cluster.snapshot(), made, self._policy, only=self._nodes)
 
     def _carrying_out(self, made: Plan) -> PlanExecution:
-        said = {INCLUDES_SYSTEM_ANNOTATION: "true"} if self._policy.maintenance_includes_system else None
+        said = {INCLUDES_SYSTEM_ANNOTATION: "true"} if self._policy.maintenance_includes_system else {}
+        if self._requested_by:
+            said[REQUESTED_BY_ANNOTATION] = self._requested_by
         return PlanExecution(self._client, self._cluster.watched, made, self._on_progress, annotations=said)
 
     def _is_under_way(self) -> bool:
@@ -171,10 +185,21 @@ class NodeDrain:
         )
 
 
-async def start_maintenance(client: Client, nodes: Iterable[str]) -> None:
-    """Label the nodes; raise `KubeError`, and `NotFound` for a node that does not exist."""
+async def start_maintenance(client: Client, nodes: Iterable[str], requested_by: str = "") -> None:
+    """Label the nodes, and annotate them with the user, so that the daemon's moves can name them.
+
+    Raises `KubeError`, and `NotFound` for a node that does not exist.
+    """
     for node in nodes:
-        await client.patch(NODES, node, merge_patch({"metadata": {"labels": {MAINTENANCE_LABEL: "true"}}}))
+        await client.patch(NODES, node, merge_patch(maintenance_changes(requested_by)))
+
+
+def maintenance_changes(requested_by: str) -> Object:
+    """Return what `start_maintenance` changes of a node."""
+    changes: Object = {"labels": {MAINTENANCE_LABEL: "true"}}
+    if requested_by:
+        changes["annotations"] = {REQUESTED_BY_ANNOTATION: requested_by}
+    return {"metadata": changes}
 
 
 async def wait_for_labels(followed: WatchedObjects, names: Collection[str]) -> None:
@@ -196,7 +221,8 @@ async def end_maintenance(client: Client, names: Iterable[str]) -> dict[str, str
     """
     done: dict[str, str] = {}
     for name in names:
-        await client.patch(NODES, name, merge_patch({"metadata": {"labels": {MAINTENANCE_LABEL: None}}}))
+        gone = {"labels": {MAINTENANCE_LABEL: None}, "annotations": {REQUESTED_BY_ANNOTATION: None}}
+        await client.patch(NODES, name, merge_patch({"metadata": gone}))
         node = await client.get(NODES, name)
         if node.condition(EMPTY_CONDITION) is not None:
             with contextlib.suppress(errors.Forbidden):

@@ -27,6 +27,7 @@ from rescheduler.api.well_known_names import (
     INSTALL_ID,
     MAINTENANCE_LABEL,
     POD_MIGRATION_KIND,
+    REQUESTED_BY_ANNOTATION,
     STEERED_BY_ANNOTATION,
     VERSION,
     install_id,
@@ -153,7 +154,7 @@ def _pod(resource: ApiResource[Any], item: Object) -> Leftover | None:
 def _node(resource: ApiResource[Any], item: Object) -> Leftover | None:
     """Uncordon only if we cordoned the node, and remove only a label that `drain` set: others may have done
     either since."""
-    annotations = _present_keys(item, "annotations", (CORDONED_BY_ANNOTATION,))
+    annotations = _present_keys(item, "annotations", (CORDONED_BY_ANNOTATION, REQUESTED_BY_ANNOTATION))
     labels = _present_keys(item, "labels", (MAINTENANCE_LABEL,))
     if not labelled_by(item, FIELD_MANAGER, MAINTENANCE_LABEL):
         labels = []
@@ -163,7 +164,8 @@ def _node(resource: ApiResource[Any], item: Object) -> Leftover | None:
         "metadata": {"annotations": dict.fromkeys(annotations), "labels": dict.fromkeys(labels)}
     }
     is_cordoned = bool((item.get("spec") or {}).get("unschedulable"))
-    is_ours = bool(annotations) and is_cordoned and not cordoned_by_others(item, FIELD_MANAGER)
+    has_mark = CORDONED_BY_ANNOTATION in annotations
+    is_ours = has_mark and is_cordoned and not cordoned_by_others(item, FIELD_MANAGER)
     if is_ours:
         changes["spec"] = {"unschedulable": None}
     return _leftover(

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from rescheduler.api.daemon_status import STATE_CONFIG_MAP
 from rescheduler.api.migration_journal import HISTORY_CONFIG_MAP
+from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME
 from rescheduler.api.well_known_names import DRY_RUN_LEASE_SUFFIX, GROUP
 from rescheduler.cluster.sources.cluster_kinds import CLUSTER_KINDS
 from rescheduler.install.install_options import DAEMON, WEB, WEBHOOK, metadata
@@ -261,6 +262,13 @@ VIEWER_CLUSTER_GRANTS: Final = (
     ),
     RbacGrant(
         "rbac.authorization.k8s.io", "clusterrolebindings", ("list",), "where rescheduler is installed"
+    ),
+    RbacGrant(
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        ("get",),
+        "whether the CRD is up to date, in `status`",
+        (PODMIGRATION_CRD_NAME,),
     ),
 )
 

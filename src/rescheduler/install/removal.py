@@ -58,6 +58,8 @@ class RemovalFindings:
     """What stays and why, as sentences."""
     failures: list[str] = field(default_factory=list)
     """What could not be read or removed, and why."""
+    history: list[Leftover] = field(default_factory=list)
+    """What is kept because the removal of the history was not requested."""
 
 
 class Removal:
@@ -81,7 +83,7 @@ class Removal:
             )
         else:
             for search in LEFTOVER_SEARCHES:
-                found.leftovers.extend(self._chosen(await self._search(search, found)))
+                found.leftovers.extend(self._chosen(await self._search(search, found), found))
         for each in self._inventory:
             found.leftovers.extend(await self._installed(each, found))
         found.leftovers.extend(await self._own_namespace(found))
@@ -138,8 +140,12 @@ class Removal:
             findings.failures.append(f"can't look for other installations: {error}")
             return []
 
-    def _chosen(self, leftovers: list[Leftover]) -> Iterator[Leftover]:
-        return (each for each in leftovers if self._with_history or each.kind is not LeftoverKind.HISTORY)
+    def _chosen(self, leftovers: list[Leftover], findings: RemovalFindings) -> Iterator[Leftover]:
+        for each in leftovers:
+            if self._with_history or each.kind is not LeftoverKind.HISTORY:
+                yield each
+            else:
+                findings.history.append(each)
 
     async def _search(self, search: LeftoverSearch, findings: RemovalFindings) -> list[Leftover]:
         try:
@@ -147,7 +153,8 @@ class Removal:
         except errors.NotFound:  # a kind that is not served has no objects
             return []
         except errors.KubeError as error:
-            findings.failures.append(f"can't list {search.resource.label}: {error}")
+            if str(error) not in findings.failures:  # of nodes, several things are looked for
+                findings.failures.append(str(error))
             return []
         leftovers = [
             (item, leftover) for item in page.items if (leftover := search.find(search.resource, item))
@@ -199,7 +206,10 @@ class Removal:
 
     async def _definition(self, findings: RemovalFindings) -> list[Leftover]:
         item = await self._read(CUSTOM_RESOURCE_DEFINITIONS, DEFINITION, findings)
-        if item is None or not self._with_history:
+        if item is None:
+            return []
+        if not self._with_history:
+            findings.history.extend(definition_leftovers(CUSTOM_RESOURCE_DEFINITIONS, item))
             return []
         if (item["metadata"].get("labels") or {}).get(INSTALL_ID) != SHARED_INSTALL_ID:
             findings.kept.append(

@@ -15,6 +15,7 @@ from rescheduler.cluster.node_record import (
     evacuation_of,
     in_maintenance,
     is_cordoned_by,
+    maintenance_requester,
 )
 from rescheduler.cluster.pod_record import is_rescheduler_pod
 from rescheduler.cluster.snapshot import Flags
@@ -218,6 +219,8 @@ def _last_resort(view: View, unit: PodUnit, gain: float, state: str) -> Iterator
 
 
 def _proposed_move(view: View, pod: int, target: int, gain: float, state: str) -> ProposedMove:
-    source = view.snapshot.nodes.records[view.placement.position[pod]].name
+    source = view.snapshot.nodes.records[view.placement.position[pod]]
     load = view.placement.load_with(pod, np.array([target]))[0]
-    return ProposedMove(pod, target, f"{source} {state}, target {load:.1f}%", gain)
+    user = maintenance_requester(source) if state == NodeMaintenance.state else ""
+    by = f", requested by {user}" if user else ""
+    return ProposedMove(pod, target, f"{source.name} {state}{by}, target {load:.1f}%", gain)

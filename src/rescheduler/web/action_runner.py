@@ -104,11 +104,17 @@ class ActionRunner:
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)
 
-    async def drain(self, client: Client, node: str) -> None:
+    async def drain(self, client: Client, node: str, requested_by: str) -> None:
         """Empty a node, as `rescheduler drain` does."""
         rescheduler = self._rescheduler
         async with self._executing_here():
-            draining = NodeDrain(client, rescheduler.cluster, [node], runtime=rescheduler.runtime)
+            draining = NodeDrain(
+                client,
+                rescheduler.cluster,
+                [node],
+                runtime=rescheduler.runtime,
+                requested_by=requested_by,
+            )
             await wait_for_labels(rescheduler.watched, [node])
             async for _ in draining.states(wait=False):
                 await asyncio.sleep(0)  # the informers hear what was just written

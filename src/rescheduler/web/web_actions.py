@@ -27,7 +27,7 @@ from rescheduler.api.well_known_names import (
 from rescheduler.cluster.node_record import NodeChange, in_maintenance
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.daemon.manual_plans import manual_move_refusals, manual_plan
-from rescheduler.daemon.node_drain import end_maintenance, start_maintenance
+from rescheduler.daemon.node_drain import end_maintenance, maintenance_changes, start_maintenance
 from rescheduler.daemon.own_objects import STATE_CONFIG_MAP, write_pause
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import Object
@@ -160,7 +160,7 @@ class ActionService:
                 pause = Pause(by=viewer.name, at=self._page.now())
                 return self._pause("resume", pause, "End the pause, and clear halts caused by past failures.")
             case DrainAction():
-                return self._drain(request)
+                return self._drain(viewer, request)
             case UndrainAction():
                 return self._undrain(request)
 
@@ -172,8 +172,7 @@ class ActionService:
             refused = await asyncio.to_thread(
                 manual_move_refusals, snapshot, request.pod, request.node, self._page.state
             )
-        plan = manual_plan(snapshot, request.pod, request.node)
-        plan = replace(plan, moves=(replace(plan.moves[0], reason=_requested_by(viewer)),))
+        plan = manual_plan(snapshot, request.pod, request.node, viewer.name)
         summary = f"Move {request.pod} to {request.node or 'the best node'}."
         return replace(self._execution_of(viewer, "move", plan, summary), refused=tuple(refused))
 
@@ -240,13 +239,13 @@ class ActionService:
         change = PreviewedChange("patch", "ConfigMap", home, STATE_CONFIG_MAP, manifest)
         return _Prepared(kind, summary, (change,), perform)
 
-    def _drain(self, request: DrainAction) -> _Prepared:
+    def _drain(self, viewer: Viewer, request: DrainAction) -> _Prepared:
         node = self._page.rescheduler.watched.nodes.get(request.node)
         if node is None:
             raise KeyError(f"node {request.node} not found")
         if in_maintenance(node):
             raise ActionImpossible(f"{node.name} is already in maintenance")
-        changes = [_label_change(node.name, "true")]
+        changes = [PreviewedChange("patch", "Node", "", node.name, maintenance_changes(viewer.name))]
         notes = ["All movable pods leave the node; each copy is ready before its pod is evicted."]
         is_enabled = self._page.state.policy.enables(NodeMaintenance.name)
         if not is_enabled and not self._executes:
@@ -258,10 +257,10 @@ class ActionService:
             notes.append("The node is cordoned first.")
 
         async def perform(client: Client, answer: Answer) -> None:
-            await start_maintenance(client, [node.name])
+            await start_maintenance(client, [node.name], viewer.name)
             answer(ActionResult("drain", f"{node.name} is in maintenance.", []))
             if self._executes:
-                await self._runner.drain(client, node.name)
+                await self._runner.drain(client, node.name, viewer.name)
 
         return _Prepared("drain", f"Drain {node.name}.", tuple(changes), perform, notes=tuple(notes))
 
@@ -269,7 +268,7 @@ class ActionService:
         node = self._page.rescheduler.watched.nodes.get(request.node)
         if node is None:
             raise KeyError(f"node {request.node} not found")
-        changes = [_label_change(node.name, None)]
+        changes = [_maintenance_end(node.name)]
         if node.unschedulable and CORDONED_BY_ANNOTATION in node.annotations:
             changes.append(_node_change(node.name, NodeChange.UNCORDON))
 
@@ -301,10 +300,6 @@ def _kind_of(request: ActionRequest) -> ActionKind:
     return kind
 
 
-def _requested_by(viewer: Viewer) -> str:
-    return f"requested by {viewer.name}" if viewer.name else "requested by a user"
-
-
 def _not_allowed(authorizer: Authorizer, session: Session, kind: str) -> str:
     if authorizer.read_only:
         return "this page is read-only: start it with --allow-actions"
@@ -318,8 +313,9 @@ def _creation(item: Object) -> PreviewedChange:
     return PreviewedChange("create", item["kind"], metadata["namespace"], metadata["name"], item)
 
 
-def _label_change(node: str, value: str | None) -> PreviewedChange:
-    manifest = {"metadata": {"labels": {MAINTENANCE_LABEL: value}}}
+def _maintenance_end(node: str) -> PreviewedChange:
+    gone = {"labels": {MAINTENANCE_LABEL: None}, "annotations": {REQUESTED_BY_ANNOTATION: None}}
+    manifest = {"metadata": gone}
     return PreviewedChange("patch", "Node", "", node, manifest)
 
 

@@ -47,6 +47,7 @@ __all__ = [
     "TokenAuthorizer",
     "accesses_of",
     "review_own_access",
+    "review_own_name",
 ]
 
 TOKEN_AUDIENCE: Final = "rescheduler"  # noqa: S105 - a name
@@ -57,6 +58,9 @@ _ACCESS_REVIEWS: Final = api_resource(
 )
 _OWN_ACCESS_REVIEWS: Final = api_resource(
     _AUTHORIZATION, "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
+)
+_OWN_REVIEWS: Final = api_resource(
+    _AUTHENTICATION, "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
 )
 _MOST_NAMESPACES: Final = 2_000
 """More are not asked about: viewers of so many namespaces usually may list all pods."""
@@ -103,6 +107,16 @@ async def review_own_access(client: Client, access: Access) -> bool:
         # A simulated cluster has no authorizer. Requests are made with the user's own credentials anyway.
         return True
     return bool((found.get("status") or {}).get("allowed"))
+
+
+async def review_own_name(client: Client) -> str:
+    """Return the name by which the API server knows the client's credentials; empty if it does not say."""
+    try:
+        found = await client.create(_OWN_REVIEWS, _review_object(_OWN_REVIEWS, {}))
+    except errors.KubeError:  # older than Kubernetes 1.28, or a simulated cluster
+        return ""
+    user = (found.get("status") or {}).get("userInfo") or {}
+    return str(user.get("username") or "")
 
 
 def accesses_of(kind: str, home: str, namespace: str = "") -> tuple[Access, ...]:

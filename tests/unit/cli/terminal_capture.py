@@ -17,8 +17,11 @@ import pytest
 
 from rescheduler.cli import main
 
-__all__ = ["Capture", "captured", "captured_errors", "screen_lines"]
+__all__ = ["Capture", "captured", "captured_display", "captured_errors", "screen_lines"]
 
+_ERASE = "\r\x1b[2K"
+"""With this, rich begins to redraw lines."""
+_FRAME_HEIGHT = 60
 _HEIGHT = 400
 """So high that nothing scrolls away."""
 
@@ -29,6 +32,8 @@ class Capture:
     """As the terminal shows them."""
     written: list[str]
     """As the command wrote them, without colours: one that is wider than the terminal breaks."""
+    frames: list[str]
+    """What the terminal showed each time before lines were redrawn."""
 
     @property
     def text(self) -> str:
@@ -92,4 +97,21 @@ def _captured_stream(name: str, act: Callable[[], None], width: int) -> Capture:
         act()
     content = b"".join(found).decode()
     wide = screen_lines(content, 1000)
-    return Capture(screen_lines(content, width), wide)
+    return Capture(screen_lines(content, width), wide, _frames(content, width))
+
+
+def captured_display(act: Callable[[], None], width: int) -> Capture:
+    """Call the function, with what it writes to stdout on a terminal."""
+    return _captured_stream("stdout", act, width)
+
+
+def _frames(content: str, width: int) -> list[str]:
+    """Return what a terminal shows just before each redraw, without repetitions."""
+    screen = pyte.Screen(width, _FRAME_HEIGHT)
+    stream = pyte.Stream(screen)
+    found: dict[str, None] = {}
+    for part in content.split(_ERASE):
+        stream.feed(part)
+        found["\n".join(line.rstrip() for line in screen.display).rstrip()] = None
+        stream.feed(_ERASE)
+    return [*found]

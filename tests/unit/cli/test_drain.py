@@ -5,8 +5,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from kubesim.apiserver.api_messages import object_response
 from rescheduler.api.podmigration_crd import podmigration_crd
 from rescheduler.cli import main
+from rescheduler.cli.execution import current_user
 from tests.unit.cli.live_cluster import living_objects, scenario, write_config
 from tests.unit.cli.simulated_server import forbidding, served
 
@@ -165,3 +167,51 @@ def test_several_nodes_at_once_don_t_send_pods_to_each_other(tmp_path, run):
         states = json.loads(result.stdout)["nodes"]
     assert result.exit_code == 0, result.output
     assert [(state["node"], state["left"]) for state in states] == [("node-1", 0), ("node-2", 0)]
+
+
+def answering_who(name):
+    """The API server's answers, with the user that it knows by this name."""
+
+    def wrap(handle):
+        async def answer(method, target, headers, body):
+            if target.partition("?")[0].endswith("/selfsubjectreviews"):
+                status = {"userInfo": {"username": name}}
+                return object_response(201, {**json.loads(body), "status": status}, {})
+            return await handle(method, target, headers, body)
+
+        return answer
+
+    return wrap
+
+
+def test_the_history_and_the_node_say_who_drains_it(tmp_path, run):
+    """Until `undrain`: the next maintenance may be somebody else's."""
+    objects = [*living_objects(scenario()), podmigration_crd()]
+    user = f"ann@example.com ({current_user()})"
+    with served(objects, tmp_path / "kubeconfig", answering_who("ann@example.com"), alive=True):
+        assert run("drain", "node-1").exit_code == 0
+        drained, _ = node(tmp_path, "node-1")
+        moves = json.loads(run("history", "-o", "json").stdout)["moves"]
+        shown = run("history").stdout
+        assert run("undrain", "node-1").exit_code == 0
+        returned, _ = node(tmp_path, "node-1")
+    assert drained["metadata"]["annotations"]["rescheduler.dev/requested-by"] == user
+    assert {move["requestedBy"] for move in moves} == {user}
+    assert all(f"node-1 in maintenance, requested by {user}" in move["reason"] for move in moves)
+    assert f", requested by {user}" in shown.splitlines()[0]
+    assert "rescheduler.dev/requested-by" not in (returned["metadata"].get("annotations") or {})
+
+
+@pytest.mark.parametrize(
+    ("wrap", "user"),
+    [
+        pytest.param(answering_who("ann@example.com"), f"ann@example.com ({current_user()})", id="known"),
+        pytest.param(forbidding("selfsubjectreviews"), current_user(), id="the API server does not say"),
+    ],
+)
+def test_a_move_says_who_requested_it(tmp_path, run, wrap, user):
+    with served([*living_objects(scenario()), podmigration_crd()], tmp_path / "kubeconfig", wrap, alive=True):
+        _, pods = node(tmp_path, "node-1")
+        assert run("move", f"shop/{pods[0]['metadata']['name']}").exit_code == 0
+        (move,) = json.loads(run("history", "-o", "json").stdout)["moves"]
+    assert (move["strategy"], move["reason"], move["requestedBy"]) == ("Manual", f"requested by {user}", user)

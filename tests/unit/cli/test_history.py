@@ -32,11 +32,16 @@ def until_evicted(cluster):
     return lambda: asyncio.run(wait())
 
 
-@pytest.mark.parametrize("width", [60, 80, 120, 200])
-def test_it_fits_terminals_of_any_width_and_shortens_no_name(width):
-    """`undo` needs the names of migrations and plans; other columns are left out where there is no room."""
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+def test_it_fits_terminals_of_any_width_and_leaves_nothing_out(width):
+    """`undo` needs the names of migrations and plans, and why and where is what one looks for: on a narrow
+    terminal, it is below each row."""
     spreads = (SpreadChange("cpu", 47.0, 17.0), SpreadChange("memory", 31.0, 17.0))
-    more = {"plan": "a7230b76", "requested_by": "root@host-1", "spreads": spreads, "reason": "why " * 20}
+    why = "cpu: source 48.9%, target 1.6%, the most loaded node"
+    more = {
+        "plan": "a7230b76", "requested_by": "root@host-1", "spreads": spreads, "reason": why,
+        "source": "ip-10-0-1-20.eu-west-1.compute.internal", "target": "worker-6",
+    }  # fmt: skip
     entries = [
         entry(number, migration=f"shop/web-6649fd57f5-gnjmp-mrgb{number}", **more) for number in (1, 2)
     ]
@@ -44,7 +49,38 @@ def test_it_fits_terminals_of_any_width_and_shortens_no_name(width):
     assert max(map(len, lines)) <= width
     assert all(any(each.migration in line for line in lines) for each in entries)
     assert "Plan a7230b76, requested by root@host-1" in lines[0]
-    assert ("STRATEGY" in lines[1]) == (width == 200)
+    assert any("STRATEGY" in line for line in lines) == (width == 200)
+    text = " ".join(" ".join(lines).split())
+    for shown in (more["source"], "worker-6", "LoadBalancing", "Completed", "0.0s"):
+        assert text.count(shown) == 2, text
+    if width < 200:
+        assert text.count(f"LoadBalancing: {why}") == 2, text
+
+
+def test_plans_of_one_history_have_the_same_columns():
+    """Else every plan has another table, and nothing is below what it belongs to."""
+    short, long = (
+        entry(number, migration=f"shop/{'w' * size}", plan=f"plan-{number}")
+        for number, size in ((1, 5), (2, 70))
+    )
+    lines = list(history_lines([short, long], Terminal(110)))
+    heads = [line for line in lines if line.startswith("MIGRATION")]
+    assert len(heads) == 2
+    assert heads[0] == heads[1]
+
+
+def test_a_wide_history_has_one_line_for_each_move_on_any_terminal():
+    entries = [entry(number, reason="why " * 20, plan="a7230b76") for number in (1, 2)]
+    lines = list(history_lines(entries, Terminal(60), is_wide=True))
+    assert [sum(each.migration in line for line in lines) for each in entries] == [1, 1]
+    assert all("LoadBalancing" in line and "why why" in line for line in lines if "shop/" in line)
+
+
+def test_the_user_in_the_heading_is_not_repeated_in_every_reason():
+    told = entry(reason="a in maintenance, requested by ann, target 5%", requested_by="ann", plan="a7230b76")
+    shown = "\n".join(history_lines([told], Terminal()))
+    assert shown.count("requested by ann") == 1
+    assert "a in maintenance, target 5%" in shown
 
 
 def test_the_docs_show_what_is_printed():

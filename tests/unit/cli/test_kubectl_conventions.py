@@ -126,7 +126,7 @@ LONG = "checkout-7f9c4d5b6d-x2kqp-20261117"
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
-def test_a_narrow_terminal_drops_columns_and_keeps_the_name(width):
+def test_a_narrow_terminal_keeps_the_name_and_shows_the_rest_below_it(width):
     item = {
         "metadata": {
             "namespace": "shop",
@@ -143,9 +143,18 @@ def test_a_narrow_terminal_drops_columns_and_keeps_the_name(width):
             "reason": "",
             "handover": "Auto",
         },
-        "status": {"phase": "InProgress", "step": "Starting", "message": "waiting for the copy " * 5},
+        "status": {
+            "phase": "InProgress",
+            "step": "Starting",
+            "handover": "Adopt",
+            "message": "waiting for the copy " * 5,
+        },
     }
     lines = list(migration_list_lines([item], Terminal(width), datetime(2026, 11, 17, tzinfo=UTC)))
     assert max(map(len, lines)) <= width
     assert f"shop/{LONG}" in lines[1]
     assert "InProgress" in lines[1]
+    text = " ".join(" ".join(lines).split())
+    assert "ip-10-0-1-23.eu-west-1.compute.internal" in text
+    assert "ip-10-0-1-24.eu-west-1.compute.internal" in text
+    assert text.count("waiting for the copy") == 5 or width > 80

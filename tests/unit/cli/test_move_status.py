@@ -7,13 +7,14 @@ from rich.console import Console
 
 from rescheduler.api.podmigration import ConditionType, Handover, MigrationCondition, PodReference
 from rescheduler.cli.move_status import (
+    ProgressDisplay,
     completed_fraction,
     failure_lines,
     failure_remedy,
     move_state,
     moves_summary,
 )
-from rescheduler.cli.progress_display import LiveProgressDisplay, ProgressDisplay, progress_display_for
+from rescheduler.cli.progress_display import LiveProgressDisplay, progress_display_for
 from rescheduler.cli.terminal import Terminal
 from rescheduler.migrations.controller.plan_execution import MoveProgress
 from rescheduler.migrations.transition_table import TRANSITIONS, MigrationStep
@@ -176,14 +177,21 @@ def test_what_is_over_scrolls_away_and_what_is_under_way_has_a_bar():
     assert " ".join(last).startswith("1 of 5 moves made, 1 not made, 2 in progress, 1 waiting")
 
 
-def test_names_give_way_where_it_is_narrow_and_nothing_is_wider_than_the_window():
+def test_a_name_that_is_wider_than_the_window_goes_on_in_the_next_line():
     long = move_progress(
         MigrationStep.STARTING, message="waiting for copy b to become ready " * 5, pod=f"shop/{'w' * 80}"
     )
     _, bars = shown(long, width=64)
     assert all(len(line) <= 64 for line in bars)
-    assert "…" in bars[0]
-    assert "Starting" in bars[0]
+    assert f"shop/{'w' * 80}" in "".join(line.strip("⠋⠙⠹ ") for line in bars)
+    assert any("Starting" in line and line.rstrip().endswith("…") for line in bars)
+
+
+def test_moves_of_several_lines_leave_room_for_the_count_of_those_that_are_hidden():
+    moves = [move_progress(MigrationStep.STARTING, pod=f"shop/{'w' * 50}-{n}") for n in range(30)]
+    _, bars = shown(*moves, width=64, height=12)
+    assert len(bars) <= 12
+    assert bars[-2].strip() == "and 28 more"
 
 
 def test_more_than_the_window_has_lines_are_counted_and_those_that_wait_come_last():

@@ -23,6 +23,7 @@ from rescheduler.api.daemon_status import (
     SpreadChange,
     SuspectNode,
 )
+from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, missing_crd_parts, podmigration_crd
 from rescheduler.cli.status_view import ObservedStatus, status_document, status_lines
 from rescheduler.cli.terminal import Terminal
 from rescheduler.cluster.node_record import NodeCondition
@@ -259,3 +260,82 @@ def test_an_image_that_can_not_be_pulled_is_named(run, tmp_path):
     with served(complete([*made.objects, *ours]), tmp_path / "kubeconfig") as kubeconfig:
         shown = run("status", "--kubeconfig", kubeconfig).stdout
     assert re.search(r"in namespace ops, 0/2 ready: rescheduler-1: ErrImagePull not found", shown), shown
+
+
+# -- the PodMigration CRD
+
+
+def without(path):
+    """The CRD of this version without one part."""
+    crd = podmigration_crd()
+    *parents, last = path.split(".")
+    part = crd["spec"]["versions"][0]
+    for name in parents:
+        part = part[name]
+    del part[last]
+    return crd
+
+
+FIELDS = "schema.openAPIV3Schema.properties"
+
+
+@pytest.mark.parametrize(
+    ("path", "missing"),
+    [
+        pytest.param(f"{FIELDS}.spec.properties.rooms", "spec.rooms", id="a field"),
+        pytest.param(
+            f"{FIELDS}.spec.properties.rooms.items.properties.node", "spec.rooms.node", id="a field of a list"
+        ),
+        pytest.param(f"{FIELDS}.status", "status", id="a whole part, without the fields below it"),
+        pytest.param("subresources.scale", "subresource scale", id="a subresource"),
+        pytest.param("served", "version v1alpha1", id="the version"),
+    ],
+)
+def test_an_older_crd_lacks_what_this_version_needs(path, missing):
+    assert missing_crd_parts(without(path)) == [missing]
+
+
+def test_a_value_that_an_older_crd_does_not_allow_is_named():
+    crd = podmigration_crd()
+    phase = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"][
+        "phase"
+    ]
+    phase["enum"].remove("Failed")
+    assert missing_crd_parts(crd) == ["status.phase=Failed"]
+
+
+def test_a_newer_crd_lacks_nothing():
+    crd = podmigration_crd()
+    assert missing_crd_parts(crd) == []
+    fields = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    fields["fromTheFuture"] = {"type": "string"}
+    assert missing_crd_parts(crd) == []
+
+
+def installed(crd, tmp_path, *more):
+    return served([*complete(lopsided().objects), crd], tmp_path / "kubeconfig", *more)
+
+
+def test_an_outdated_crd_is_reported_with_the_command_that_updates_it(run, tmp_path):
+    """The API server drops fields that the CRD does not have, so nothing else would report it."""
+    with installed(without(f"{FIELDS}.spec.properties.rooms"), tmp_path) as kubeconfig:
+        shown = run("status", "--kubeconfig", kubeconfig).stdout
+    assert (
+        "PodMigration CRD v1alpha1 is outdated: it lacks spec.rooms. "
+        "To update it, run `rescheduler manifests --crd | kubectl apply -f -`"
+    ) in shown
+
+
+def test_a_crd_of_this_version_is_up_to_date(run, tmp_path):
+    with installed(podmigration_crd(), tmp_path) as kubeconfig:
+        shown = run("status", "--kubeconfig", kubeconfig).stdout
+    assert "PodMigration CRD v1alpha1\n" in shown
+
+
+def test_status_works_without_the_permission_to_read_the_crd(run, tmp_path):
+    wrap = forbidding(PODMIGRATION_CRD_NAME)
+    with installed(podmigration_crd(), tmp_path, wrap) as kubeconfig:
+        done = run("status", "--kubeconfig", kubeconfig)
+    assert done.exit_code == 0, done.output
+    assert "PodMigration CRD v1alpha1, not known whether it is up to date: " in done.stdout
+    assert "Nodes " in done.stdout

@@ -1,18 +1,30 @@
 """Commands on terminals of 60, 80, 120 and 200 columns: no line breaks, and no name is cut."""
 
+import asyncio
 import json
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
+from rescheduler.api.daemon_status import NodeInMaintenance
+from rescheduler.api.podmigration import PodReference
 from rescheduler.cli.cluster_source import print_note
+from rescheduler.cli.progress_display import drain_display_for, progress_display_for
+from rescheduler.cli.terminal import cut_sentence
+from rescheduler.migrations.transition_table import MigrationStep
 from tests.building import cluster as cluster_builder
 from tests.unit.cli.conftest import SAVED_AT
 from tests.unit.cli.live_cluster import living_objects, write_config
 from tests.unit.cli.simulated_server import served
-from tests.unit.cli.terminal_capture import captured, captured_errors
+from tests.unit.cli.terminal_capture import captured, captured_display, captured_errors
+from tests.unit.cli.test_move_status import move_progress
 from tests.unit.cluster.sources.rich_cluster import complete, saved
 
 WIDTHS = [60, 80, 120, 200]
+TABLE_WIDTHS = [60, 80, 100, 120, 200]
 NODE = "ip-10-0-1-{}.eu-west-1.compute.internal"
 
 
@@ -94,14 +106,17 @@ def test_a_drain_of_60_columns(drained):
     assert "empty" in drained[1].text
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", TABLE_WIDTHS)
 @pytest.mark.parametrize("command", ["status", "migrations", "history"])
 def test_a_live_cluster(run, drained, command, width):
+    """Migrations are named, and from which node to which they moved, in the table or below its rows."""
     kubeconfig, _ = drained
     listed = run("migrations", "--kubeconfig", kubeconfig, "-o", "jsonpath={.items[*].metadata.name}").stdout
     capture = captured(command, "--kubeconfig", kubeconfig, width=width)
     assert listed
-    check(capture, width, *(f"checkout/{name}" for name in listed.split()))
+    nodes = (f"eu-west-1-compute-internal-{number}" for number in (1, 2, 3))
+    check(capture, width, *(f"checkout/{name}" for name in listed.split()), *nodes)
+    assert "…" not in capture.text
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -145,3 +160,99 @@ def test_a_note_is_not_broken_within_a_word(width):
     shown = captured_errors(lambda: print_note("a note of " + "many words " * 30), width=width)
     assert len(shown.lines) > 1
     assert set(shown.text.split()) == {"note:", "a", "note", "of", "many", "words"}
+
+
+POD = "checkout-production/payments-gateway-6755476f8c-{}"
+COPY = "payments-gateway-6755476f8c-x2kqp"
+
+
+def long_move(step, pod, **status):
+    """A move between nodes with long names that began just now."""
+    moving = move_progress(step, pod=POD.format(pod), **status)
+    migration = moving.migration
+    now = msgspec.structs.replace(migration.status, started_at=datetime.now(UTC), target_node=NODE.format(21))
+    moving.migration = msgspec.structs.replace(migration, status=now)
+    moving.move = replace(moving.move, source=NODE.format(20), target=NODE.format(21))
+    return moving
+
+
+def live_moves():
+    """Moves in all states, with what they say."""
+    done = {"finished_at": datetime.now(UTC)}
+    return [
+        long_move(MigrationStep.COMPLETED, "aaaaa", target_pod=PodReference(COPY, "uid"), **done),
+        long_move(MigrationStep.FAILED, "bbbbb", message=f"no node has room for {COPY}", **done),
+        long_move(MigrationStep.STARTING, "ccccc", message=f"waiting for copy {COPY} to become ready"),
+        long_move(MigrationStep.QUEUED, "ddddd"),
+    ]
+
+
+def check_frame(frame, width, *names):
+    """Every name is on one line as a whole, and no word is a part of one."""
+    lines = frame.splitlines()
+    assert all(len(line) <= width for line in lines), frame
+    for name in names:
+        assert any(name in line.split() for line in lines), f"{name} is cut:\n{frame}"
+    known = {*names, COPY}
+    for word in frame.split():
+        is_part = any(
+            len(word) > 5 and word.strip("…:") in name and word.strip("…:") != name for name in known
+        )
+        assert not is_part, f"{word} is a part of a name:\n{frame}"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_bars_of_moves(width):
+    """`apply`, `move` and `undo` show them while pods move."""
+
+    async def show():
+        display = progress_display_for(sys.stdout, to_stderr=False)
+        moves = live_moves()
+        with display.showing(moves):
+            for each in moves:
+                display.on_progress(each)
+            await asyncio.sleep(0)
+
+    capture = captured_display(lambda: asyncio.run(show()), width)
+    full = capture.frames[-2]
+    assert "1 of 4 moves made" in full, capture.frames
+    pods = [POD.format(end * 5) for end in "abcd"]
+    check_frame(full, width, *pods, NODE.format(20), NODE.format(21))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_bars_of_a_drain(width):
+    """The pod that moves at this moment is named below its node where there is no room beside it."""
+    nodes = [NodeInMaintenance(NODE.format(20), 2), NodeInMaintenance(NODE.format(22), 0)]
+
+    async def show():
+        display = drain_display_for(sys.stdout, to_stderr=False)
+        with display.showing_nodes(lambda: nodes):
+            for each in live_moves():
+                display.on_progress(each)
+            await asyncio.sleep(0)
+
+    capture = captured_display(lambda: asyncio.run(show()), width)
+    check_frame(capture.text.replace(":", " "), width, POD.format("ddddd"), NODE.format(20), NODE.format(22))
+    assert POD.format("bbbbb") in capture.text, "a failed move stays"
+
+
+@pytest.mark.parametrize(
+    ("width", "cut"),
+    [
+        pytest.param(30, "no room on node-10 for web-2", id="it fits"),
+        pytest.param(20, "no room on node-10 …", id="a word ends there"),
+        pytest.param(17, "no room on …", id="within a name"),
+        pytest.param(2, "…", id="not even one word fits"),
+    ],
+)
+def test_a_sentence_is_cut_between_words(width, cut):
+    """A part of a name would look like another name: `node-1` for `node-10`."""
+    assert cut_sentence("no room on node-10 for web-2", width) == cut
+
+
+def test_every_moment_of_a_real_drain_shows_whole_names(drained):
+    """None of its frames has a name that ends in an ellipsis."""
+    frames = drained[1].frames
+    assert any("checkout/payments-gateway-" in frame for frame in frames), frames
+    assert not [frame for frame in frames if "…" in frame]

@@ -7,16 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rescheduler.api.daemon_status import DaemonStatus, DryRunEvidence, Halt, HaltReason
-from rescheduler.cli.commands.top_command import LiveTop
-from rescheduler.cli.top_screen import (
-    Confirmation,
-    MoveRow,
-    NodeRow,
-    TextPage,
-    TopScreen,
-    TopState,
-    sorted_nodes,
-)
+from rescheduler.cli.cluster_source import ClusterSource
+from rescheduler.cli.commands.top_command import LiveTop, show_while_loading
+from rescheduler.cli.execution import Execution
+from rescheduler.cli.status_view import MoveRow, NodeRow, TopState, sorted_nodes
+from rescheduler.cli.top_screen import Confirmation, TextPage, TopScreen
+from rescheduler.cluster.sources.watched_cluster import MissingPodMigrationCRD
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.config.policy import Configuration, Policy, UsageSource
 from rescheduler.daemon.components import Rescheduler
@@ -186,6 +182,81 @@ def test_without_a_terminal_it_names_the_other_command(run):
     found = run("top")
     assert found.exit_code == 2
     assert "run: rescheduler status" in found.stderr
+
+
+# -- while the cluster is read
+
+
+class Loading:
+    """An execution that reads a cluster until the end of the test, or fails."""
+
+    configuration = Configuration(policy=POLICY)
+
+    def __init__(self, error=None):
+        self.error = error
+        self.is_closed = False
+
+    async def require_crd(self, _client):
+        if self.error:
+            raise self.error
+
+    @contextlib.asynccontextmanager
+    async def watching(self, _client):
+        try:
+            yield await asyncio.Event().wait()
+        finally:
+            self.is_closed = True
+
+
+class PilotedScreen(TopScreen):
+    """A screen without a terminal, whose keys a function presses."""
+
+    def __init__(self, press):
+        super().__init__(interval_s=60)
+        self._press = press
+
+    async def run_async(self, **_options):
+        return await super().run_async(headless=True, size=(100, 30), auto_pilot=self._press)
+
+
+async def test_it_is_shown_before_the_cluster_is_read_and_q_ends_it():
+    """150,000 pods take several seconds: without a screen, one does not know whether it works."""
+    seen = []
+
+    async def press(pilot):
+        screen = pilot.app
+        await until(pilot, lambda: "Reading nodes, pods and migrations… " in text_of(screen, "#summary"))
+        await pilot.press("s", "p", "P", "y")
+        await until(pilot, lambda: any("still being read" in each.message for each in screen._notifications))
+        seen.append(text_of(screen, "#summary"))
+        await pilot.press("q")
+
+    loading = Loading()
+    async with asyncio.timeout(60):
+        await show_while_loading(PilotedScreen(press), loading, None)
+    assert "Press q to quit." in seen[0], "no key hides what is being done"
+    assert loading.is_closed
+
+
+async def test_a_cluster_without_the_crd_closes_the_screen_and_the_error_is_reported():
+    screen = PilotedScreen(lambda pilot: pilot.pause())
+    showing = show_while_loading(screen, Loading(MissingPodMigrationCRD()), None)
+    with pytest.raises(MissingPodMigrationCRD):
+        await asyncio.wait_for(showing, 60)
+
+
+async def test_what_is_read_is_shown_as_soon_as_it_is_there(cluster):
+    async def press(pilot):
+        await until(pilot, lambda: pilot.app.refreshes)
+        assert "Plan: " in text_of(pilot.app, "#summary")
+        assert pilot.app.query_one("#nodes").row_count == 3
+        await pilot.press("q")
+
+    source = ClusterSource(None, str(cluster), None, None, None)
+    execution = Execution(source, Loading.configuration, install=True)
+    access = cluster_config.load_cluster_access(str(cluster))
+    async with HttpTransport(access) as network, asyncio.timeout(60):
+        await show_while_loading(PilotedScreen(press), execution, Client(network))
 
 
 LONG = "ip-10-0-1-{}.eu-west-1.compute.internal"

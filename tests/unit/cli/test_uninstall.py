@@ -73,7 +73,7 @@ def test_of_a_cluster_that_never_had_it_nothing_is_removed(tmp_path):
     with served(living_objects(scenario()), tmp_path / "kubeconfig", alive=True):
         result = run(tmp_path, "uninstall", "--yes")
     assert result.exit_code == 0, result.output
-    assert "rescheduler is not in the cluster" in result.output
+    assert result.output == "rescheduler is not in the cluster.\n", "it has left no history either"
 
 
 def test_every_mark_that_we_left_on_objects_of_others_goes_and_theirs_stay(tmp_path):
@@ -197,6 +197,40 @@ def test_what_was_installed_is_removed(tmp_path):
     assert "Deployment rescheduler/rescheduler: installed" in result.output
     assert "ClusterRoleBinding rescheduler.rescheduler: installed" in result.output
     assert after.exit_code == 0, after.output
+
+
+def test_a_check_says_what_is_there_what_happens_to_it_and_what_to_do_next(tmp_path):
+    """By what happens to it, in order, with counts; the history that stays is counted, too."""
+    objects = [*living_objects(scenario()), NAMESPACE, *install_manifests()]
+    node, pod = one(objects, "Node"), one(objects, "Pod")
+    node["metadata"].setdefault("annotations", {}).update({CORDONED_BY_ANNOTATION: "NodeMaintenance"})
+    moved = migration(pod, "node-2", phase="Completed")
+    with served([*objects, moved], tmp_path / "kubeconfig"):
+        found = run(tmp_path, "uninstall", "--check")
+        whole = run(tmp_path, "uninstall", "--check", "--history", "-n", "rescheduler")
+    assert (found.exit_code, whole.exit_code) == (3, 3)
+    lines = found.stdout.splitlines()
+    assert lines[0] == "rescheduler is installed in namespace rescheduler."
+    assert "What it changed in other objects, which is reverted (1):" in lines
+    installed = sum(line.endswith(": installed") for line in lines)
+    assert f"Installed objects, which are deleted ({installed}):" in lines
+    kept = "1 CustomResourceDefinition, 1 PodMigration"
+    assert lines[-2:] == [
+        "Nothing was changed. To remove this, run: rescheduler uninstall",
+        f"The history is kept ({kept}); with --history, it is removed, too.",
+    ]
+    assert "History, which is removed (2):" in whole.stdout
+    assert whole.stdout.splitlines()[-1].endswith("run: rescheduler uninstall -n rescheduler --history")
+
+
+def test_a_check_with_too_few_permissions_lists_what_it_found(tmp_path):
+    objects = [*living_objects(scenario()), NAMESPACE, *install_manifests()]
+    with served(objects, tmp_path / "kubeconfig", forbidding("nodes")):
+        found = run(tmp_path, "uninstall", "--check")
+    assert found.exit_code == 1
+    assert "Deployment rescheduler/rescheduler: installed" in found.output
+    assert found.output.count("can't list nodes") == 1, "once, although two things are looked for"
+    assert "Can't find out what else is left of rescheduler" in found.output
 
 
 def labelled(kind, name, labels, **more):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION
+from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION, REQUESTED_BY_ANNOTATION
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.node_record import cordoned_by_others
 from rescheduler.install.leftovers import LEFTOVER_SEARCHES
@@ -69,3 +69,14 @@ def test_uninstall_removes_the_mark_but_not_the_cordon_of_another_client(manager
     trace = look(NODES.as_json, node(entry(manager, CORDON)))
     assert (b'"unschedulable"' in trace.patch.body) is uncordons
     assert CORDONED_BY_ANNOTATION.encode() in trace.patch.body
+
+
+def test_uninstall_removes_the_user_who_drains_a_node_and_no_cordon_of_others():
+    made = node(entry("kubectl-cordon", CORDON))
+    made["metadata"]["annotations"] = {REQUESTED_BY_ANNOTATION: "ann"}
+    made["metadata"]["managedFields"] = []
+    (trace,) = [
+        found for each in LEFTOVER_SEARCHES if "_node" in str(each.find) and (found := each.find(NODES, made))
+    ]
+    assert REQUESTED_BY_ANNOTATION.encode() in trace.patch.body
+    assert b'"unschedulable"' not in trace.patch.body

@@ -8,13 +8,18 @@ import pytest
 
 from rescheduler.api.podmigration import MANUAL, Handover, MigrationPhase, decode_migration
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME
-from rescheduler.api.well_known_names import CONTINUES_ANNOTATION, NEXT_HOP_ANNOTATION
+from rescheduler.api.well_known_names import (
+    CONTINUES_ANNOTATION,
+    NEXT_HOP_ANNOTATION,
+    REQUESTED_BY_ANNOTATION,
+)
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
-from rescheduler.cluster.node_record import NodeChange
+from rescheduler.cluster.node_record import NodeChange, maintenance_requester
 from rescheduler.cluster.sources.watched_cluster import MissingPodMigrationCRD
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.config.policy import Configuration, LeaderElection, Policy, UsageSource
 from rescheduler.daemon.components import Rescheduler, lease_key
+from rescheduler.daemon.node_drain import start_maintenance
 from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, LEASES, merge_patch
 from rescheduler.migrations.controller.plan_execution import PlanExecution, podmigration_for
 from rescheduler.migrations.observation import RevalidationOutcome
@@ -213,6 +218,18 @@ async def test_nodes_are_cordoned_with_our_mark_and_only_ours_are_uncordoned(
     ]
     await carried_out(made("another"), a_plan(server, changes=tuple(uncordon)))
     assert [(await client.get(NODES, node)).unschedulable for node in (first, second)] == [False, True]
+
+
+async def test_who_drained_a_node_is_forgotten_when_it_is_uncordoned(make_moves, made, server, client):
+    """Someone else may label it next: the annotation would name the wrong user."""
+    moves = await make_moves(2)
+    node = moves.sandbox.nodes[0]
+    await start_maintenance(client, [node], "ann")
+    cordon = PlannedNodeChange(node, NodeChange.CORDON, "NodeMaintenance", "")
+    await carried_out(made(), a_plan(server, changes=(cordon,)))
+    assert maintenance_requester(await client.get(NODES, node)) == "ann"
+    await carried_out(made("another"), a_plan(server, changes=(replace(cordon, change=NodeChange.UNCORDON),)))
+    assert REQUESTED_BY_ANNOTATION not in (await client.get(NODES, node)).annotations
 
 
 async def test_without_the_definition_there_is_nothing_to_do(make_moves, made, client):

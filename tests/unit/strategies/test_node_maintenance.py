@@ -6,7 +6,12 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION, MAINTENANCE_LABEL
+from rescheduler.api.podmigration import MAX_TEXT_LENGTH
+from rescheduler.api.well_known_names import (
+    CORDONED_BY_ANNOTATION,
+    MAINTENANCE_LABEL,
+    REQUESTED_BY_ANNOTATION,
+)
 from rescheduler.cluster.node_record import NodeChange
 from rescheduler.config.policy import Policy
 from rescheduler.planner.plan_builder import build_plan
@@ -49,6 +54,22 @@ def test_the_reason_names_the_node_and_the_load_of_the_target():
     (move,) = planned(made).moves
     assert move.reason == "old in maintenance, target 25.0%"
     assert move.gain == 1.0
+
+
+def test_the_reason_names_the_user_who_drains_the_node():
+    """Whoever moves the pods, the daemon or the command: the user is in an annotation of the node."""
+    by = {REQUESTED_BY_ANNOTATION: "ann@example.com (ann@laptop)"}
+    made = cluster().node("a", cpu="4").node("old", labels=LEAVING, annotations=by)
+    made.deployment("shop/web", on=["old"], cpu="1")
+    (move,) = planned(made).moves
+    assert move.reason == "old in maintenance, requested by ann@example.com (ann@laptop), target 25.0%"
+
+
+def test_an_annotation_of_any_length_leaves_a_valid_reason():
+    by = {REQUESTED_BY_ANNOTATION: "x" * 100_000}
+    made = cluster().node("a").node("old", labels=LEAVING, annotations=by).deployment("shop/web", on=["old"])
+    (move,) = planned(made).moves
+    assert len(move.reason) < MAX_TEXT_LENGTH
 
 
 def test_a_node_that_is_cordoned_already_stays_whose_it_is():

@@ -21,6 +21,7 @@ from rescheduler.cli.execution import (
     execution_options,
     interrupt_handlers,
     report_other_executor,
+    requesting_user,
 )
 from rescheduler.cli.output_formats import output_option, print_document
 from rescheduler.cli.terminal import echo
@@ -152,12 +153,14 @@ async def _drain(
     from rescheduler.daemon.node_drain import NodeDrain, start_maintenance, wait_for_labels  # noqa: PLC0415
 
     _exit_if_unknown([name for name in names if rescheduler.watched.nodes.get(name) is None])
+    user = await requesting_user(rescheduler.client)
     draining = NodeDrain(
         rescheduler.client,
         rescheduler.cluster,
         names,
         runtime=rescheduler.runtime,
         on_progress=view.on_progress,
+        requested_by=user,
     )
     last: tuple[NodeInMaintenance, ...] = ()
 
@@ -169,7 +172,7 @@ async def _drain(
 
     async with rescheduler.executing():
         await report_other_executor(rescheduler, is_manual=False)
-        await start_maintenance(rescheduler.client, names)
+        await start_maintenance(rescheduler.client, names, user)
         await wait_for_labels(rescheduler.watched, names)
         running = asyncio.create_task(follow())
         with view.showing_nodes(draining.now), interrupt_handlers(draining.stop, running.cancel, view):

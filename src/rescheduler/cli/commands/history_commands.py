@@ -22,7 +22,7 @@ from rescheduler.cli.commands.plan_commands import (
     show_plan,
 )
 from rescheduler.cli.execution import Execution, execute_plan, execution_options
-from rescheduler.cli.output_formats import output_option, print_document
+from rescheduler.cli.output_formats import output_option, print_document, wide_output_option
 from rescheduler.cli.terminal import echo, echo_lines
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ _namespace_option = click.option(
 )
 @click.option("--plan", "plan_id", metavar="ID", help="Only moves of this plan.")
 @live_cluster_options
-@output_option
+@wide_output_option
 def history(
     namespace: str | None,
     since: timedelta | None,
@@ -81,7 +81,7 @@ def history(
     now = datetime.now(UTC)
     is_selected = _selection(since, plan_id, "", now)
     found = [each for each in _read_history(cluster, configuration, now, namespace) if is_selected(each)]
-    if output != "table":
+    if output not in {"table", "wide"}:
         import msgspec  # noqa: PLC0415
 
         print_document({"moves": msgspec.to_builtins(found)}, output)
@@ -90,7 +90,7 @@ def history(
     from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
 
     terminal = terminal_of(sys.stdout)
-    echo_lines(history_lines(found, terminal), color=terminal.colour)
+    echo_lines(history_lines(found, terminal, is_wide=output == "wide"), color=terminal.colour)
 
 
 def _selection(

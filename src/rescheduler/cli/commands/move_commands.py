@@ -21,6 +21,7 @@ from rescheduler.cli.execution import (
     Execution,
     execute_plan,
     execution_options,
+    requesting_user,
 )
 from rescheduler.cli.output_formats import output_option, print_document
 from rescheduler.cli.terminal import echo
@@ -100,12 +101,10 @@ def move(  # noqa: PLR0913 - one per option
         for each in wanted:
             if refusals := manual_move_refusals(snapshot, each, target, rescheduler.runtime.current):
                 return refusals
-        moves = [
-            replace(manual_plan(snapshot, each, target).moves[0], wave=wave)
-            for wave, each in enumerate(wanted)
-        ]
-        plan = replace(manual_plan(snapshot, wanted[0], target), moves=tuple(moves))
-        return await execute_plan(rescheduler, plan, progress)
+        user = await requesting_user(rescheduler.client)
+        plans = [manual_plan(snapshot, each, target, user) for each in wanted]
+        moves = tuple(replace(plan.moves[0], wave=wave) for wave, plan in enumerate(plans))
+        return await execute_plan(rescheduler, replace(plans[0], moves=moves), progress, requested_by=user)
 
     execution = Execution(cluster, configuration, install)
     execution.prepare()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["installed_settle_time", "read_copies", "status"]
 
 _CONCURRENT_REVIEWS: Final = 8
+_APPLY_CRD: Final = "rescheduler manifests --crd | kubectl apply -f -"
 
 
 @click.command()
@@ -194,7 +195,6 @@ class _PermittedReader:
 
 async def _describe_installation(client: "Client", home: str, *, has_crd: bool) -> tuple[str, ...]:
     """Return sentences about the Deployment, the CRD and the webhook: what a person would look at first."""
-    from rescheduler.api.well_known_names import VERSION  # noqa: PLC0415
     from rescheduler.cluster.sources.live_source import probe_webhook_if_registered  # noqa: PLC0415
     from rescheduler.kube import errors  # noqa: PLC0415
 
@@ -203,16 +203,31 @@ async def _describe_installation(client: "Client", home: str, *, has_crd: bool) 
         found.append(await _describe_deployment(client, home))
     except errors.Forbidden as error:
         found.append(f"unknown: {error}")
-    if has_crd:
-        found.append(f"PodMigration CRD {VERSION}")
-    else:
-        found.append("no PodMigration CRD: run `rescheduler manifests --crd | kubectl apply -f -`")
+    found.append(await _describe_crd(client) if has_crd else f"no PodMigration CRD: run `{_APPLY_CRD}`")
     webhook = await probe_webhook_if_registered(client)
     what_fails = (
         "not known whether the webhook answers" if webhook.steers is None else "webhook does not steer"
     )
     found.append("webhook answers" if webhook.steers else f"{what_fails}: {webhook.problem}")
     return tuple(found)
+
+
+async def _describe_crd(client: "Client") -> str:
+    """Return whether the installed CRD has everything that this version needs."""
+    from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, missing_crd_parts  # noqa: PLC0415
+    from rescheduler.api.well_known_names import VERSION  # noqa: PLC0415
+    from rescheduler.cli.terminal import abbreviated_list  # noqa: PLC0415
+    from rescheduler.kube import errors  # noqa: PLC0415
+    from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS  # noqa: PLC0415
+
+    words = f"PodMigration CRD {VERSION}"
+    try:
+        missing = missing_crd_parts(await client.get(CUSTOM_RESOURCE_DEFINITIONS, PODMIGRATION_CRD_NAME))
+    except (errors.Forbidden, errors.NotFound) as error:
+        return f"{words}, not known whether it is up to date: {error}"
+    if not missing:
+        return words
+    return f"{words} is outdated: it lacks {abbreviated_list(missing)}. To update it, run `{_APPLY_CRD}`"
 
 
 async def _describe_deployment(client: "Client", home: str) -> str:
@@ -256,7 +271,8 @@ async def _describe_permissions(client: "Client", home: str) -> tuple[str, ...]:
     for grant in OPERATOR_CLUSTER_GRANTS:
         # One review per kind: roles grant `get`, `list` and `watch` together.
         verbs = ("list",) if "list" in grant.verbs else grant.verbs
-        asked += [(grant.why, Access(verb, grant.group, grant.resource)) for verb in verbs]
+        name = grant.names[0] if grant.names else ""
+        asked += [(grant.why, Access(verb, grant.group, grant.resource, name=name)) for verb in verbs]
     for grant in OPERATOR_NAMESPACE_GRANTS:
         for verb in grant.verbs:
             asked.append((grant.why, Access(verb, grant.group, grant.resource, home, grant.names[0])))

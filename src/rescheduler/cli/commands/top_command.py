@@ -1,6 +1,7 @@
 """`rescheduler top`."""
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,19 +13,21 @@ import click
 from rescheduler.cli.cluster_source import EXIT_USAGE_ERROR, ClusterSource, exit_with_error
 from rescheduler.cli.command_options import effective_config_options
 from rescheduler.cli.execution import Execution, current_user, short_collections
-from rescheduler.cli.terminal import counted
+from rescheduler.cli.terminal import counted, echo
 
 if TYPE_CHECKING:
     from rescheduler.api.daemon_status import DaemonStatus, Pause
     from rescheduler.api.podmigration import Migration
-    from rescheduler.cli.top_screen import MoveRow, NodeRow, TopState
+    from rescheduler.cli.status_view import MoveRow, NodeRow, TopState
+    from rescheduler.cli.top_screen import TopScreen
     from rescheduler.cluster.snapshot import Snapshot
     from rescheduler.config.policy import Policy
     from rescheduler.daemon.checker import Checker, CheckResult
     from rescheduler.daemon.components import Rescheduler
+    from rescheduler.kube.client import Client
     from rescheduler.planner.explanation import NodeExplanation, PodExplanation
 
-__all__ = ["LiveTop", "top"]
+__all__ = ["LiveTop", "show_while_loading", "top"]
 
 _RECENT = 20
 """Finished moves that are shown."""
@@ -53,19 +56,45 @@ def top(cluster: ClusterSource, interval: float) -> None:
         )
     if not sys.stdout.isatty():
         exit_with_error("`top` needs a terminal. Elsewhere, run: rescheduler status", EXIT_USAGE_ERROR)
-    configuration = cluster.effective_configuration()
-    execution = Execution(cluster, configuration)
-    execution.prepare()
+    echo("Connecting to the API server…", err=True)
+    execution = Execution(cluster, cluster.effective_configuration())
 
-    async def show(rescheduler: "Rescheduler") -> None:
+    async def show(client: "Client") -> None:
         from rescheduler.cli.top_screen import TopScreen  # noqa: PLC0415
-        from rescheduler.daemon.own_objects import state_namespace  # noqa: PLC0415
 
-        home = await state_namespace(rescheduler.client, configuration)
+        await show_while_loading(TopScreen(interval_s=interval), execution, client)
+
+    execution.ask(show)
+
+
+async def show_while_loading(screen: "TopScreen", execution: Execution, client: "Client") -> None:
+    """Show the screen at once, and read the cluster meanwhile: large ones take several seconds.
+
+    If the cluster can't be read, the screen is closed, and the error is raised.
+    """
+    loading = asyncio.create_task(_load(screen, execution, client), name="loading for top")
+    loading.add_done_callback(lambda task: None if task.cancelled() else screen.exit())
+    try:
+        await screen.run_async()
+    finally:
+        loading.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await loading
+
+
+async def _load(screen: "TopScreen", execution: Execution, client: "Client") -> None:
+    """Read the cluster and keep watching it until it is cancelled; the screen says what is being done."""
+    from rescheduler.daemon.own_objects import state_namespace  # noqa: PLC0415
+
+    await screen.is_shown.wait()
+    await execution.require_crd(client)
+    screen.step = "Reading nodes, pods and migrations"
+    async with execution.watching(client) as rescheduler:
+        home = await state_namespace(client, execution.configuration)
         async with rescheduler.checking() as checker:
-            await TopScreen(LiveTop(rescheduler, checker, home), interval_s=interval).run_async()
-
-    execution.run(show)
+            screen.step = "Planning"
+            screen.start(LiveTop(rescheduler, checker, home))
+            await asyncio.Event().wait()
 
 
 class LiveTop:
@@ -81,7 +110,7 @@ class LiveTop:
 
     async def current_state(self) -> "TopState":
         from rescheduler.api.daemon_status import UnreadableState  # noqa: PLC0415
-        from rescheduler.cli.top_screen import TopState  # noqa: PLC0415
+        from rescheduler.cli.status_view import TopState  # noqa: PLC0415
         from rescheduler.daemon.own_objects import read_state  # noqa: PLC0415
         from rescheduler.kube import errors  # noqa: PLC0415
 
@@ -196,7 +225,7 @@ def _plan_words(check: "CheckResult") -> str:
 
 
 def _node_rows(check: "CheckResult", policy: "Policy") -> "tuple[NodeRow, ...]":
-    from rescheduler.cli.top_screen import NodeRow  # noqa: PLC0415
+    from rescheduler.cli.status_view import NodeRow  # noqa: PLC0415
 
     snapshot = check.snapshot
     loads = {node.name: node.before for node in check.plan.nodes}
@@ -243,7 +272,7 @@ def _with_live_step(migration: "Migration", rescheduler: "Rescheduler", now: dat
 
 
 def _move_row(migration: "Migration", now: datetime) -> "MoveRow":
-    from rescheduler.cli.top_screen import MoveRow  # noqa: PLC0415
+    from rescheduler.cli.status_view import MoveRow  # noqa: PLC0415
 
     status = migration.status
     since = status.finished_at or migration.created

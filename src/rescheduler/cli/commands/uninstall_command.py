@@ -1,16 +1,19 @@
 """`rescheduler uninstall`: remove an installation from a cluster, or list what it consists of."""
 
 import sys
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error, print_note
 from rescheduler.cli.command_options import live_cluster_options
 from rescheduler.cli.execution import Execution, verbose_option
-from rescheduler.cli.terminal import echo
+from rescheduler.cli.terminal import echo, echo_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rescheduler.daemon.components import Rescheduler
     from rescheduler.install.removal import Removal, RemovalFindings
     from rescheduler.kube.client import Client
@@ -30,7 +33,9 @@ pods of lost nodes."""
 @click.option(
     "--namespace", "-n", metavar="NAME", help="Namespace of the installation; by default it is looked up."
 )
-@click.option("--check", is_flag=True, help="Only list what would be removed.")
+@click.option(
+    "--check", is_flag=True, help="Only list what would be removed; exit code 3 if there is something."
+)
 @click.option("--history", is_flag=True, help="Also remove finished migrations, their marks and the CRD.")
 @click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @click.option(
@@ -50,21 +55,23 @@ def uninstall(
     migrations are kept as history unless you specify --history. Nothing is removed while a daemon runs
     outside the cluster, unless you specify --force.
 
-    Exit codes: 0 if nothing is left, 3 if --check found something, 1 if something can't be removed, 2 for
-    invalid options.
+    Exit codes: 0 if nothing is left, 3 if --check found something, 1 if something can't be read or removed, 2
+    for invalid options.
     """
     uninstalling = _Uninstall(Execution(cluster, cluster.configuration()), namespace, history)
     found = uninstalling.find()
     for sentence in found.kept:
         print_note(sentence)
-    _exit_if_unreadable(found, check=check)
+    for failure in found.failures:
+        print_note(failure)
+    if found.failures and not found.leftovers:
+        exit_with_error("Can't find out what is left of rescheduler: see above.", EXIT_ERROR)
     if not found.leftovers:
-        echo("rescheduler is not in the cluster" + ("." if history else ", except for its history."))
+        echo(f"rescheduler is not in the cluster{_except_history(found)}")
         return
-    for leftover in found.leftovers:
-        echo(f"{leftover.name}: {leftover.what}")
+    echo_lines(_listing(found, uninstalling.namespace))
     if check:
-        sys.exit(_EXIT_LEFTOVERS)
+        _end_check(found, uninstalling.command)
     if not yes and not click.confirm(
         f"Remove these {len(found.leftovers)} objects and marks?", default=False
     ):
@@ -79,17 +86,52 @@ def uninstall(
         echo(failure, err=True)
     if left.leftovers or failures or left.failures:
         exit_with_error("Not everything was removed: see above, then try again.", EXIT_ERROR)
-    echo(
-        f"Removed {len(found.leftovers)}; nothing is left" + ("." if history else ", except for the history.")
+    echo(f"Removed {len(found.leftovers)}; nothing is left{_except_history(left)}")
+
+
+def _end_check(findings: "RemovalFindings", command: str) -> NoReturn:
+    """Say what to do next and exit."""
+    echo(f"\nNothing was changed. To remove this, run: {command}")
+    if kept := _history_text(findings):
+        echo(f"The history is kept ({kept}); with --history, it is removed, too.")
+    if findings.failures:
+        exit_with_error("Can't find out what else is left of rescheduler: see the notes.", EXIT_ERROR)
+    sys.exit(_EXIT_LEFTOVERS)
+
+
+def _listing(findings: "RemovalFindings", namespace: str) -> "Iterator[str]":
+    """Yield what is found, by what happens to it, in the order in which it is removed."""
+    from rescheduler.install.leftovers import LeftoverKind  # noqa: PLC0415
+
+    is_installed = any(each.kind is LeftoverKind.INSTALLED for each in findings.leftovers)
+    yield (
+        f"rescheduler is installed in namespace {namespace}."
+        if is_installed
+        else "rescheduler is not installed."
     )
+    for kind, title in (
+        (LeftoverKind.RUNNING, "Running migrations, which are rolled back or finished"),
+        (LeftoverKind.MARK, "What it changed in other objects, which is reverted"),
+        (LeftoverKind.HISTORY, "History, which is removed"),
+        (LeftoverKind.INSTALLED, "Installed objects, which are deleted"),
+    ):
+        if found := [each for each in findings.leftovers if each.kind is kind]:
+            yield ""
+            yield f"{title} ({len(found)}):"
+            yield from (f"  {each.name}: {each.what}" for each in found)
 
 
-def _exit_if_unreadable(findings: "RemovalFindings", *, check: bool) -> None:
-    """Print what can't be read; exit if there is nothing else to remove."""
-    for failure in findings.failures:
-        print_note(failure)
-    if findings.failures and (check or not findings.leftovers):
-        exit_with_error("Can't find out what is left of rescheduler: see above.", EXIT_ERROR)
+def _except_history(findings: "RemovalFindings") -> str:
+    """Return the end of a sentence that says that nothing is there."""
+    kept = _history_text(findings)
+    hint = "To remove it, run: rescheduler uninstall --history"
+    return f", except for its history ({kept}). {hint}" if kept else "."
+
+
+def _history_text(findings: "RemovalFindings") -> str:
+    """Return how many objects of each kind belong to the history that is kept."""
+    kinds = Counter(each.resource.kind for each in findings.history)
+    return ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
 
 
 class _Uninstall:
@@ -99,6 +141,17 @@ class _Uninstall:
         self._execution = execution
         self._history = history
         self._namespace = namespace or execution.ask(self._found_namespace)
+        self._is_given = namespace is not None
+
+    @property
+    def namespace(self) -> str:
+        return self._namespace
+
+    @property
+    def command(self) -> str:
+        """Return the command that removes what was found."""
+        options = [f"-n {self._namespace}"] * self._is_given + ["--history"] * self._history
+        return " ".join(["rescheduler uninstall", *options])
 
     def find(self) -> "RemovalFindings":
         async def find(client: "Client") -> "RemovalFindings":

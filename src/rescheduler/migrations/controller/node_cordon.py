@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION
+from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION, REQUESTED_BY_ANNOTATION
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.node_record import NodeChange, NodeRecord, cordoned_by_others, is_cordoned_by
 from rescheduler.kube import errors
@@ -103,9 +103,11 @@ class NodeCordoner:
         self, name: str, version: str, *, mark: str | None = None, cordon: bool | None = None
     ) -> None:
         """Patch the node with its version as precondition: another client may cordon it at the same time."""
-        patch: Object = {
-            "metadata": {"resourceVersion": version, "annotations": {CORDONED_BY_ANNOTATION: mark}}
-        }
+        annotations = {CORDONED_BY_ANNOTATION: mark}
+        if mark is None:
+            # Else the next maintenance, by somebody else, would be attributed to this user.
+            annotations[REQUESTED_BY_ANNOTATION] = None
+        patch: Object = {"metadata": {"resourceVersion": version, "annotations": annotations}}
         if cordon is not None:
             patch["spec"] = {"unschedulable": cordon or None}
         await self._client.patch(NODES, name, merge_patch(patch))
