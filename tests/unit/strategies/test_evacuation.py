@@ -70,6 +70,22 @@ def _closed():
     return (Window(from_=60, to=120),)
 
 
+@pytest.mark.parametrize("moment", ["9999-12-31T23:59:59Z", "2026-03-02T12:00:05Z", "0001-01-01T00:00:00Z"])
+def test_a_signal_of_a_time_that_can_not_be_counts_from_now(moment):
+    """A kubelet writes the conditions of its node itself. One node must neither stop all checks, nor be
+    evicted without a move because of its clock."""
+    deadlock = {"type": "KernelDeadlock", "status": "True", "lastTransitionTime": moment}
+    status = {"conditions": [{"type": "Ready", "status": "True"}, deadlock]}
+    made = cluster().node("a").node("old", status=status).deployment("shop/web", on=["old"])
+    signal = EvacuationSignal(condition="KernelDeadlock", deadline=timedelta(minutes=2))
+    policy = Policy(evacuate_on=(signal,), enabled_strategies=())
+    snapshot, plan = made.snapshot(), planned(made, policy)
+    assert {each.timestamp() for each in evacuation_deadlines(snapshot, policy).values()} == {NOW + 120}
+    assert [each.at_s - snapshot.taken_at_s for each in due_evictions(snapshot, policy)] == [120]
+    assert [each.node for each in maintenance_status(snapshot, plan, policy)] == ["old"]
+    assert len(plan.moves) == 1
+
+
 def test_a_node_is_opened_again_when_the_signal_is_gone():
     annotations = {CORDONED_BY_ANNOTATION: "Evacuation"}
     made = cluster().node("back", cordoned=True, annotations=annotations)
