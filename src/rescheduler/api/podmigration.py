@@ -130,7 +130,7 @@ def _plugin_traits(strategy: str) -> StrategyTraits:
     try:
         (plugin,) = entry_points(group=STRATEGY_ENTRY_POINTS, name=strategy)
         declared = plugin.load().traits
-    except Exception:  # noqa: BLE001 - a plugin may raise anything
+    except (Exception, SystemExit):  # noqa: BLE001 - a plugin may raise anything
         return _DEFAULT
     return declared if isinstance(declared, StrategyTraits) else _DEFAULT
 
