@@ -3,6 +3,7 @@ drained or shut down, or has to be evacuated (`evacuateOn`)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
@@ -219,10 +220,22 @@ class NodeEvacuation:
     """Whether moves also start outside windows."""
     deadline_s: float | None
     """When the pods that are left are evicted without a move, in seconds since 1970; None for never."""
+    is_everywhere: bool = False
+    """Whether every node gives a signal."""
 
     @property
     def reason(self) -> str:
         return ", ".join(self.signals)
+
+    @property
+    def message(self) -> str:
+        """Return what happens to the node, in words."""
+        if self.is_everywhere:
+            return f"not evacuated, because every node gives a signal ({self.reason})"
+        if self.deadline_s is None:
+            return f"evacuated ({self.reason})"
+        deadline = datetime.fromtimestamp(self.deadline_s, UTC)
+        return f"evacuated ({self.reason}), pods are evicted at {deadline:%H:%M:%S} UTC"
 
 
 def evacuation_of(

@@ -86,6 +86,31 @@ def test_a_signal_of_a_time_that_can_not_be_counts_from_now(moment):
     assert len(plan.moves) == 1
 
 
+def test_signals_of_all_nodes_are_a_false_alarm():
+    """Else a fault in what watches the nodes would cordon all of them, and evict every pod at the deadline,
+    with nowhere to go."""
+    made = (
+        cluster().nodes("a", "b", "c", **INTERRUPTED).deployment("shop/web", replicas=3, on=["a", "b", "c"])
+    )
+    snapshot, plan = made.snapshot(), planned(made)
+    assert (plan.changes, plan.moves) == ((), ())
+    assert due_evictions(snapshot, POLICY) == []
+    assert evacuation_deadlines(snapshot, POLICY) == {}
+    (state, *_) = maintenance_status(snapshot, plan, POLICY)
+    assert state.message.startswith(
+        "not evacuated, because every node gives a signal (taint example.com/spot)"
+    )
+    rest = cluster().nodes("a", "b", **INTERRUPTED).node("c").deployment("shop/web", on=["a"])
+    assert len(planned(rest).changes) == 2
+    assert len(due_evictions(rest.snapshot(), POLICY)) == 1
+
+
+def test_a_cordon_of_another_client_outlasts_the_signal():
+    made = cluster().node("a", cordoned=True, **INTERRUPTED).node("b").deployment("shop/web", on=["a"])
+    assert (len(planned(made).moves), planned(made).changes) == (1, ())
+    assert planned(cluster().node("a", cordoned=True).node("b")).changes == ()
+
+
 def test_a_node_is_opened_again_when_the_signal_is_gone():
     annotations = {CORDONED_BY_ANNOTATION: "Evacuation"}
     made = cluster().node("back", cordoned=True, annotations=annotations)
