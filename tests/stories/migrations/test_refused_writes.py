@@ -141,6 +141,20 @@ async def test_a_full_migration_can_be_cancelled(make_moves: MakeMoves) -> None:
     await moves.until_nothing_left()
 
 
+async def test_conditions_do_not_fill_a_migration(make_moves: MakeMoves) -> None:
+    """Everything else that a PodMigration can hold, six bytes for each character, leaves room for them."""
+    moves: Moves = await make_moves(nodes=2)
+    source = await moves.sandbox.until_pod_ready(await moves.sandbox.pod("web"))
+    key = await moves.create_migration(source, await moves.sandbox.free_node())
+    condition = {"status": "True", "reason": "Mine", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    long = [condition | {"type": "Mine", "message": "\x01" * 30_000}]
+    many = [condition | {"type": f"Mine-{number}", "message": ""} for number in range(100)]
+    for conditions in (long, many):
+        patch = merge_patch({"status": {"conditions": conditions}})
+        with pytest.raises(errors.Invalid, match=r"status\.conditions"):
+            await moves.client.patch(POD_MIGRATIONS.status, key, patch)
+
+
 async def _fill(client: Client, key: str, field: str) -> None:
     """Write as much into the field as the server keeps. It drops managedFields of an object that is too
     large, instead of refusing the object."""
