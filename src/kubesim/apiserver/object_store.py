@@ -185,6 +185,8 @@ class ObjectStore:
         content.pop("apiVersion", None)
         content.pop("kind", None)
         raw = encode(content)
+        if len(raw) > _MAX_BYTES and metadata.pop("managedFields", None):
+            raw = encode(content)  # the API server tries again without them
         if len(raw) > _MAX_BYTES:
             raise StatusError(500, "", "etcdserver: request is too large")
         self.version += 1

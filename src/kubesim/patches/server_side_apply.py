@@ -86,7 +86,7 @@ def track_update(
     old: Object, new: Object, schema: MergeNode, *, manager: str, now: datetime, subresource: str = ""
 ) -> None:
     """Record the manager of an update as owner of the changed fields in `new`, if ownership is recorded."""
-    ownership = _ownership(old)
+    ownership = _ownership(new)  # what is recorded, or what the client wants to be recorded
     if not ownership:
         return
     before, after = fields_of(old, schema), fields_of(new, schema)

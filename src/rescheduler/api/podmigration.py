@@ -130,7 +130,7 @@ def _plugin_traits(strategy: str) -> StrategyTraits:
     try:
         (plugin,) = entry_points(group=STRATEGY_ENTRY_POINTS, name=strategy)
         declared = plugin.load().traits
-    except Exception:  # noqa: BLE001 - a plugin may raise anything
+    except (Exception, SystemExit):  # noqa: BLE001 - a plugin may raise anything
         return _DEFAULT
     return declared if isinstance(declared, StrategyTraits) else _DEFAULT
 
@@ -264,7 +264,7 @@ class MigrationCondition(msgspec.Struct, frozen=True, rename="camel"):
     status: Annotated[str, Meta(extra_json_schema={"enum": ["True", "False", "Unknown"]})]
     last_transition_time: _Time
     reason: Annotated[str, Meta(min_length=1, max_length=1024)]
-    message: Annotated[str, Meta(max_length=32768)] = ""
+    message: _Text = ""
     observed_generation: Annotated[int, Meta(ge=0)] = 0
 
 
@@ -307,7 +307,7 @@ class MigrationStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults
         None
     )
     finished_at: _Time | None = None
-    conditions: tuple[MigrationCondition, ...] = ()
+    conditions: Annotated[tuple[MigrationCondition, ...], Meta(max_length=16)] = ()  # no more than etcd takes
     replicas: Annotated[int, Meta(ge=0, le=0)] = 0
 
     def condition(self, kind: ConditionType) -> MigrationCondition | None:

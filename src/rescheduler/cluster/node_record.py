@@ -3,6 +3,7 @@ drained or shut down, or has to be evacuated (`evacuateOn`)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
@@ -227,10 +228,22 @@ class NodeEvacuation:
     """Whether moves also start outside windows."""
     deadline_s: float | None
     """When the pods that are left are evicted without a move, in seconds since 1970; None for never."""
+    is_everywhere: bool = False
+    """Whether every node gives a signal."""
 
     @property
     def reason(self) -> str:
         return ", ".join(self.signals)
+
+    @property
+    def message(self) -> str:
+        """Return what happens to the node, in words."""
+        if self.is_everywhere:
+            return f"not evacuated, because every node gives a signal ({self.reason})"
+        if self.deadline_s is None:
+            return f"evacuated ({self.reason})"
+        deadline = datetime.fromtimestamp(self.deadline_s, UTC)
+        return f"evacuated ({self.reason}), pods are evicted at {deadline:%H:%M:%S} UTC"
 
 
 def evacuation_of(
@@ -251,20 +264,24 @@ def evacuation_of(
 
 
 def _given_since(node: NodeRecord, signal: EvacuationSignal, now_s: float) -> Iterator[float]:
-    """Yield since when the node gives the signal, in seconds since 1970; nothing if it does not.
-
-    Most taints don't say when they were added. Then the time counts at which the node was first reported as
-    not empty: that is on the node itself, and so known to every later leader.
-    """
+    """Yield since when the node gives the signal, in seconds since 1970; nothing if it does not."""
     for taint in node.taints:
         if taint.key == signal.taint:
-            reported = node.condition(EMPTY_CONDITION)
-            # In maintenance, the node was reported before the signal: then its time is not known.
-            is_known = reported is not None and reported.since_s and not in_maintenance(node)
-            first_seen_s = reported.since_s if reported is not None and is_known else now_s
-            yield first_seen_s if taint.added_s is None else taint.added_s
+            yield _known_since(node, taint.added_s, now_s)
             return
     if signal.condition is not None:
         condition = node.condition(signal.condition)
         if condition is not None and condition.status == "True":
-            yield condition.since_s or now_s
+            yield _known_since(node, condition.since_s, now_s)
+
+
+def _known_since(node: NodeRecord, stated_s: int | None, now_s: float) -> float:
+    """Return the stated time of a signal, unless there is none, or it is still to come.
+
+    Most taints don't say when they were added. Then the time counts at which the node was first reported as
+    not empty: that is on the node itself, and so known to every later leader.
+    """
+    reported = node.condition(EMPTY_CONDITION)
+    # In maintenance, the node was reported before the signal: then its time is not known.
+    reported_s = None if reported is None or in_maintenance(node) else reported.since_s
+    return next((float(each) for each in (stated_s, reported_s) if each and each <= now_s), now_s)

@@ -7,7 +7,7 @@ Shared values are stored once and referred to by number; amounts of resources ar
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -22,6 +22,7 @@ from rescheduler.cluster.node_autoscalers import (
     detect_autoscalers,
 )
 from rescheduler.cluster.node_record import (
+    NodeEvacuation,
     NodeRecord,
     evacuation_of,
     in_maintenance,
@@ -57,6 +58,7 @@ __all__ = [
     "Snapshot",
     "Workload",
     "closed_because",
+    "evacuations",
     "extended_resource_names",
     "is_selected_namespace",
     "is_selected_node",
@@ -305,6 +307,23 @@ def open_nodes(snapshot: Snapshot, policy: Policy) -> Flags:
     """Return [node]: whether pods may go there: not cordoned, being emptied or about to be removed."""
     stays = np.fromiter((not leaving_because(node) for node in snapshot.nodes.records), np.bool_)
     return snapshot.nodes.ready & snapshot.nodes.schedulable & ~nodes_being_emptied(snapshot, policy) & stays
+
+
+def evacuations(snapshot: Snapshot, policy: Policy) -> dict[str, NodeEvacuation]:
+    """Return why nodes have to be emptied, by their names.
+
+    If every node gives a signal, their pods have nowhere to go, and what gives the signals is more likely
+    wrong than all nodes are: then no pod is evicted without a move.
+    """
+    now_s, signals = snapshot.taken_at_s, policy.evacuate_on
+    found = {
+        node.name: evacuation
+        for node in (snapshot.nodes.records if signals else ())
+        if (evacuation := evacuation_of(node, signals, now_s)) is not None
+    }
+    if len(found) == len(snapshot.nodes) > 1:
+        return {name: replace(each, is_everywhere=True, deadline_s=None) for name, each in found.items()}
+    return found
 
 
 def nodes_being_emptied(snapshot: Snapshot, policy: Policy) -> Flags:

@@ -333,7 +333,7 @@ def plugin_argument_faults(policy: Policy, plugins: Iterable[EntryPoint]) -> Ite
             continue
         try:
             strategy = by_name[name].load()
-        except Exception:  # noqa: BLE001, S112 - any fault of the plugin, which the plan reports
+        except (Exception, SystemExit):  # noqa: BLE001, S112 - any fault of the plugin, which the plan reports
             continue
         if not hasattr(strategy, "Args"):
             yield ConfigFault(path, dict(given), f"the strategy {name} takes no arguments")

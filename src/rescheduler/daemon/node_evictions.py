@@ -25,7 +25,7 @@ import msgspec
 from rescheduler.api.well_known_names import KARPENTER_NODE_POOL_LABEL
 from rescheduler.cluster.node_record import NodeRecord, evacuation_of, in_maintenance
 from rescheduler.cluster.pod_record import PodRecord, handles_own_eviction
-from rescheduler.cluster.snapshot import Snapshot, profile_of
+from rescheduler.cluster.snapshot import Snapshot, evacuations, profile_of
 from rescheduler.cluster.sources.watched_objects import WatchedObjects, nested_field
 from rescheduler.config.policy import Policy
 from rescheduler.daemon.listeners import CheckReport, DaemonListener
@@ -94,14 +94,10 @@ class DueEviction(NamedTuple):
 
 def evacuation_deadlines(snapshot: Snapshot, policy: Policy) -> dict[str, datetime]:
     """Return when the pods of evacuated nodes are evicted without a move, by node."""
-    found = (
-        (node.name, evacuation_of(node, policy.evacuate_on, snapshot.taken_at_s))
-        for node in snapshot.nodes.records
-    )
     return {
         name: datetime.fromtimestamp(evacuation.deadline_s, UTC)
-        for name, evacuation in found
-        if evacuation is not None and evacuation.deadline_s is not None
+        for name, evacuation in evacuations(snapshot, policy).items()
+        if evacuation.deadline_s is not None
     }
 
 
@@ -114,8 +110,9 @@ def due_evictions(
     """
     found: list[DueEviction] = []
     eligibility: dict[int, Eligibility] = {}
+    evacuated = evacuations(snapshot, policy)
     for row, node in enumerate(snapshot.nodes.records):
-        evacuation = evacuation_of(node, policy.evacuate_on, snapshot.taken_at_s)
+        evacuation = evacuated.get(node.name)
         is_emptied = evacuation is not None or (maintained and in_maintenance(node))
         if not (is_emptied if only is None else node.name in only):
             continue

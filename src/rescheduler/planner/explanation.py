@@ -14,7 +14,15 @@ from rescheduler.api.podmigration import MAX_GROUP_SIZE, Handover
 from rescheduler.cluster.node_autoscalers import NO_REMOVAL, NodeRemoval
 from rescheduler.cluster.node_record import NodeEvacuation, evacuation_of, in_maintenance, is_cordoned_by
 from rescheduler.cluster.pod_record import PodRecord, belongs_to_node
-from rescheduler.cluster.snapshot import NO_ROW, Flags, Snapshot, closed_because, open_nodes, profile_of
+from rescheduler.cluster.snapshot import (
+    NO_ROW,
+    Flags,
+    Snapshot,
+    closed_because,
+    evacuations,
+    open_nodes,
+    profile_of,
+)
 from rescheduler.config.policy import Policy
 from rescheduler.planner.available_nodes import NodeAvailability, node_availability
 from rescheduler.planner.handover_choice import ASSUMED_STEERED, HandoverChoice
@@ -323,11 +331,7 @@ def maintenance_status(
     `enabled` says whether NodeMaintenance is enabled. If it isn't, `rescheduler drain` empties the nodes that
     are cordoned in its name.
     """
-    evacuated = {
-        node.name: evacuation
-        for node in snapshot.nodes.records
-        if (evacuation := evacuation_of(node, policy.evacuate_on, snapshot.taken_at_s)) is not None
-    }
+    evacuated = evacuations(snapshot, policy)
     drained = {node.name for node in snapshot.nodes.records if enabled or is_cordoned_by(node, _STRATEGY)}
     names = [
         node.name
@@ -377,15 +381,8 @@ def _maintenance_of(
     is_enabled = is_drained or evacuation is not None or not pods
     message = _progress_message(len(pods), len(kept), ending) if is_enabled else NOT_ENABLED
     if evacuation is not None:
-        message = f"{_evacuation_message(evacuation)}: {message}"
+        message = f"{evacuation.message}: {message}"
     return NodeInMaintenance(name, len(pods), blocked, message)
-
-
-def _evacuation_message(evacuation: NodeEvacuation) -> str:
-    if evacuation.deadline_s is None:
-        return f"evacuated ({evacuation.reason})"
-    deadline = datetime.fromtimestamp(evacuation.deadline_s, UTC)
-    return f"evacuated ({evacuation.reason}), pods are evicted at {deadline:%H:%M:%S} UTC"
 
 
 def _progress_message(left: int, blocked: int, ending: int) -> str:

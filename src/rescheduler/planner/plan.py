@@ -1,10 +1,12 @@
 """The result of one check: the plan."""
 
+import threading
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from rescheduler.api.podmigration import Handover
+from rescheduler.api.podmigration import BUILT_IN_TRAITS, Handover
 from rescheduler.cluster.node_record import NodeChange
 from rescheduler.planner.reasons import Reason
 
@@ -17,10 +19,15 @@ __all__ = [
     "PlannedRoom",
     "Rejection",
     "RejectionLog",
+    "is_fault_of_plugin",
+    "strategy_failure",
 ]
 
 MAX_LISTED_REJECTIONS = 1000
 """Rejections that a plan lists: in a large cluster a balancing strategy may ask about very many pods."""
+
+_MAX_DETAIL = 500
+"""The longest detail in characters, because the text of an exception may have any length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,10 @@ class RejectionLog:
 
     def add(self, rejection: Rejection) -> None:
         """Add a rejection unless there is one: the first one comes from the strategy that has precedence."""
+        reason: object = rejection.reason  # a plugin may report anything
+        detail: object = rejection.detail
+        if not (isinstance(reason, str) and isinstance(detail, str)):
+            raise TypeError(f"reason and detail must be texts: {reason!r}, {detail!r}")
         self._found.setdefault((rejection.subject, rejection.reason), rejection)
 
     def __iter__(self) -> Iterator[Rejection]:
@@ -98,6 +109,28 @@ class RejectionLog:
     @staticmethod
     def counts(rejections: Iterable[Rejection]) -> dict[str, int]:
         return dict(sorted(Counter(each.reason for each in rejections).items()))
+
+
+def is_fault_of_plugin(strategy: str, error: BaseException) -> bool:
+    """Return whether a plugin raised the error. `sys.exit()` in a plugin must not end the daemon.
+
+    A bug in rescheduler is not hidden, and Ctrl-C, which arrives in the main thread, is a user's.
+    """
+    is_interrupt = isinstance(error, KeyboardInterrupt)
+    is_of_user = is_interrupt and threading.current_thread() is threading.main_thread()
+    return strategy not in BUILT_IN_TRAITS and not is_of_user
+
+
+def strategy_failure(name: str, error: BaseException) -> Rejection:
+    """Return the refusal that reports an exception of a plugin, with the line that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    try:
+        text = str(error).encode(errors="replace").decode()
+    except Exception:  # noqa: BLE001 - its own text may raise anything
+        text = "(its text can't be read)"
+    detail = f"{name} raised {type(error).__name__}: {text}{at}"
+    return Rejection("", Reason.STRATEGY_FAILED, name, detail[:_MAX_DETAIL])
 
 
 @dataclass(frozen=True, slots=True)

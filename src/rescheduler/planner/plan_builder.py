@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from rescheduler.api.daemon_status import SpreadChange
-from rescheduler.api.podmigration import BUILT_IN_TRAITS, Handover
+from rescheduler.api.podmigration import Handover
 from rescheduler.api.well_known_names import (
     BALANCE_ANNOTATION,
     PLAN_ANNOTATION,
@@ -45,8 +45,10 @@ from rescheduler.planner.plan import (
     PlannedRoom,
     Rejection,
     RejectionLog,
+    is_fault_of_plugin,
+    strategy_failure,
 )
-from rescheduler.planner.proposal_selection import select_moves, strategy_failure
+from rescheduler.planner.proposal_selection import select_moves
 from rescheduler.planner.protections.eligibility import Eligibility
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.strategy_view import PlanDraft, PlanView
@@ -261,22 +263,19 @@ def too_hot_nodes(
     """
     draft = PlanDraft(snapshot, policy, profile=profile)
     found: list[Hashable] = []
+    nodes = snapshot.nodes.records
     for strategy in strategies:
         if isinstance(strategy, HotNodeStrategy):
             try:
                 flags = strategy.too_hot(PlanView(draft, strategy)).tolist()
-            except Exception as error:
-                if strategy.name in BUILT_IN_TRAITS:
+                hot = [node.name for node, is_hot in zip(nodes, flags, strict=True) if is_hot]
+            except BaseException as error:
+                if not is_fault_of_plugin(strategy.name, error):
                     raise
                 if failures is not None:
                     failures.append(strategy_failure(strategy.name, error))
                 continue  # only its history is lost: what it proposes is isolated, too
-            nodes = snapshot.nodes.records
-            found += [
-                hot_subject(strategy.name, profile, node.name)
-                for node, is_hot in zip(nodes, flags, strict=True)
-                if is_hot
-            ]
+            found += [hot_subject(strategy.name, profile, name) for name in hot]
     return found
 
 

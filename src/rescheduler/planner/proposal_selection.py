@@ -4,14 +4,18 @@ Accepted moves change the placement immediately, so the next proposal sees the r
 the room that a source frees. `move_sequence` ensures that the moves can be executed in such an order.
 """
 
-import traceback
-from collections.abc import Iterable, Sequence
+import math
+import operator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Final
 
-from rescheduler.api.podmigration import BUILT_IN_TRAITS, MAX_GROUP_SIZE, traits_of
+import numpy as np
+
+from rescheduler.api.podmigration import BUILT_IN_TRAITS, MAX_GROUP_SIZE, MAX_TEXT_LENGTH, traits_of
 from rescheduler.cluster.node_record import NodeChange
-from rescheduler.cluster.snapshot import Snapshot
+from rescheduler.cluster.snapshot import NO_ROW, Snapshot
 from rescheduler.cluster.trusted_usage import HotNodeHistory
 from rescheduler.planner.move_sequence import (
     MoveUnit,
@@ -23,17 +27,16 @@ from rescheduler.planner.move_sequence import (
     with_fewer_hops,
     with_hops_marked,
 )
-from rescheduler.planner.plan import PlannedNodeChange, Rejection
+from rescheduler.planner.plan import PlannedNodeChange, is_fault_of_plugin, strategy_failure
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.strategy_view import PlanDraft, PlanView
 from rescheduler.rules.placement import Placement
 from rescheduler.strategies.fair_shares import reserved_slots
-from rescheduler.strategies.strategy import NodeProposal, Proposal, Strategy
+from rescheduler.strategies.strategy import NodeProposal, Proposal, Strategy, View
 
-__all__ = ["SelectedMoves", "select_moves", "strategy_failure"]
+__all__ = ["SelectedMoves", "select_moves"]
 
-_MAX_DETAIL = 500
-"""The longest detail in characters, because the text of an exception may have any length."""
+_END: Final = object()
 
 _ROUNDS = 4
 """The most rounds in which strategies are asked: more than any cluster was seen to need."""
@@ -71,29 +74,80 @@ class _Refused:
     by: str = ""
 
 
-def strategy_failure(name: str, error: Exception) -> Rejection:
-    """Return the refusal that reports an exception of a plugin, with the line that raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    at = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    detail = f"{name} raised {type(error).__name__}: {error}{at}"
-    return Rejection("", Reason.STRATEGY_FAILED, name, detail[:_MAX_DETAIL])
+def _proposals_of(strategy: Strategy, view: View) -> Iterator[Proposal | NodeProposal]:
+    """Yield what the strategy proposes; raise an error for what can't be a proposal.
+
+    A plugin may have each pod and node answered twice: one that repeats what was refused would not end.
+    """
+    snapshot = view.snapshot
+    if strategy.name in BUILT_IN_TRAITS:
+        for proposal in strategy.propose(view):
+            _validate_proposal(proposal, snapshot)
+            yield proposal
+        return
+    left = 2 * (len(snapshot.pods) + len(snapshot.nodes)) + 100
+    proposals = iter(strategy.propose(view))
+    while (proposed := _next_unchanged(proposals, view.placement)) is not _END:
+        left -= 1
+        if left < 0:
+            raise RuntimeError("it proposes the same again and again, and does not end")
+        _validate_proposal(proposed, snapshot)
+        yield proposed
+
+
+def _next_unchanged(proposals: Iterator[Any], placement: Placement) -> Any:
+    """Return the next proposal; raise an error if the plugin has moved pods itself, which is undone."""
+    before = placement.position.copy()
+    try:
+        return next(proposals, _END)
+    finally:
+        moved = np.flatnonzero(placement.position != before).tolist()
+        for pod in moved:
+            if before[pod] == NO_ROW:
+                placement.remove(pod, int(placement.position[pod]))
+            else:
+                placement.move(pod, int(before[pod]))
+        if moved:
+            raise RuntimeError("it moves pods in view.placement; only in view.placement.trial() may it")
 
 
 def _validate_proposal(proposal: object, snapshot: Snapshot) -> None:
     """Raise an error for what can't be a proposal, before anything is changed for it."""
     if isinstance(proposal, NodeProposal):
         _row("node", proposal.node, len(snapshot.nodes))
+        NodeChange(proposal.change)
+        _text(proposal.reason)
         return
     if not isinstance(proposal, Proposal):
         raise TypeError(f"propose() yields {type(proposal).__name__}, not Proposal or NodeProposal")
+    parts: tuple[object, ...] = (proposal.moves, proposal.rooms)
+    if not all(isinstance(each, tuple | list) for each in parts):
+        raise TypeError("the moves and rooms of a proposal must be tuples")
     for move in proposal.moves:
         _row("pod", move.pod, len(snapshot.pods))
         _row("node", move.target, len(snapshot.nodes))
+        _text(move.reason)
+        if not math.isfinite(move.gain):
+            raise ValueError(f"the gain of a move is {move.gain}")
+    for room in proposal.rooms:
+        _row("pod", room.pod, len(snapshot.pods))
+        _row("node", room.node, len(snapshot.nodes))
+        if snapshot.pods.node[room.pod] != NO_ROW:
+            raise ValueError(f"{snapshot.pods.records[room.pod].key} has a node, and needs no room")
 
 
 def _row(what: str, row: int, count: int) -> None:
-    if not 0 <= row < count:
+    if isinstance(row, bool) or not 0 <= operator.index(row) < count:
         raise IndexError(f"{row} is not the row of a {what}")
+
+
+def _text(reason: object) -> None:
+    """Raise an error for a reason that no PodMigration can have."""
+    if not isinstance(reason, str):
+        raise TypeError(f"a reason is {type(reason).__name__}, not str")
+    reason.encode()  # which refuses half characters
+    if len(reason) > MAX_TEXT_LENGTH:
+        raise ValueError(f"a reason has {len(reason)} characters, more than {MAX_TEXT_LENGTH}")
 
 
 class _Selection:
@@ -166,16 +220,15 @@ class _Selection:
             return
         try:
             self._take_proposals(strategy)
-        except Exception as error:
-            if strategy.name in BUILT_IN_TRAITS:
-                raise  # a bug in rescheduler, which nothing may hide
+        except BaseException as error:
+            if not is_fault_of_plugin(strategy.name, error):
+                raise
             self._failed.add(strategy.name)
             self.draft.rejections.add(strategy_failure(strategy.name, error))
 
     def _take_proposals(self, strategy: Strategy) -> None:
         view = PlanView(self.draft, strategy, self.heat)
-        for proposal in strategy.propose(view):
-            _validate_proposal(proposal, self.draft.snapshot)
+        for proposal in _proposals_of(strategy, view):
             if isinstance(proposal, NodeProposal):
                 self._take_node(strategy, proposal)
             else:

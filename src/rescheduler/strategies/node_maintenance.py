@@ -18,7 +18,7 @@ from rescheduler.cluster.node_record import (
     maintenance_requester,
 )
 from rescheduler.cluster.pod_record import is_rescheduler_pod
-from rescheduler.cluster.snapshot import Flags
+from rescheduler.cluster.snapshot import Flags, evacuations
 from rescheduler.rules.placement import Placement
 from rescheduler.strategies.fair_shares import interleave_namespaces
 from rescheduler.strategies.strategy import NodeProposal, Proposal, ProposedMove, View
@@ -122,11 +122,16 @@ class NodeMaintenance:
 class Evacuation(NodeMaintenance):
     """Empties nodes that give a signal of `evacuateOn`, in the same way.
 
-    The strategy is active whenever `evacuateOn` has entries; it need not be enabled.
+    The strategy is active whenever `evacuateOn` has entries; it need not be enabled. If every node gives a
+    signal, it cordons none: nothing could be scheduled any more.
     """
 
     name: ClassVar[str] = EVACUATION
     state: ClassVar[str] = "evacuated"
+
+    def propose(self, view: View) -> Iterator[Proposal | NodeProposal]:
+        if not any(each.is_everywhere for each in evacuations(view.snapshot, view.policy).values()):
+            yield from super().propose(view)
 
     def emptied_because(self, view: View, node: NodeRecord) -> tuple[str, bool]:
         now_s = view.snapshot.taken_at_s

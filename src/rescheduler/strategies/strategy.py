@@ -20,7 +20,15 @@ from rescheduler.config.policy import Policy
 from rescheduler.recovery.failing_pods import FailingPods
 from rescheduler.rules.placement import Placement
 
-__all__ = ["HotNodeStrategy", "NodeProposal", "Proposal", "ProposedMove", "Room", "Strategy", "View"]
+__all__ = [
+    "HotNodeStrategy",
+    "NodeProposal",
+    "Proposal",
+    "ProposedMove",
+    "Room",
+    "Strategy",
+    "View",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Final
 
-from rescheduler.api.podmigration import EVACUATION, STRATEGY_ENTRY_POINTS
+from rescheduler.api.podmigration import BUILT_IN_TRAITS, EVACUATION, STRATEGY_ENTRY_POINTS
 from rescheduler.config.config_validation import BUILT_IN_STRATEGIES, FAILED_PODS, plugin_arguments_of
 from rescheduler.config.policy import Policy
 from rescheduler.strategies.strategy import NodeProposal, Proposal, Strategy, View
@@ -73,7 +73,7 @@ def strategies_of_others(policy: Policy) -> list[list[Strategy]]:
 def _by_name(plugins: Iterable[EntryPoint]) -> dict[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}
     for plugin in plugins:
-        if plugin.name in _BUILT_IN:
+        if plugin.name in BUILT_IN_TRAITS:
             raise DuplicateStrategy(
                 f"the plugin {_origin(plugin)} adds {plugin.name}, which is a built-in strategy"
             )
@@ -122,7 +122,7 @@ def _load_plugin(plugin: EntryPoint, arguments: Mapping[str, Any]) -> Strategy:
     try:
         kind = plugin.load()
         made: Strategy = kind(plugin_arguments_of(kind, arguments)) if hasattr(kind, "Args") else kind()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         fault = f"{type(error).__name__}: {error}"
         raise BrokenStrategy(
             f"can't load the strategy {plugin.name} from {_origin(plugin)}: {fault}"

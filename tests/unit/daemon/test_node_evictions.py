@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from kubesim.apiserver.api_messages import object_response
-from rescheduler.api.well_known_names import MAINTENANCE_LABEL
+from rescheduler.api.well_known_names import EMPTY_CONDITION, MAINTENANCE_LABEL
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.config.policy_blocks import EvacuationSignal
 from rescheduler.kube.api_resources import EVENTS, merge_patch
@@ -107,6 +107,53 @@ async def test_a_node_whose_interruption_was_a_false_alarm_keeps_its_pods(
     await running.until_checked(len(running.received.checks) + 8)
     assert await names_on(client, source) == [pod["metadata"]["name"]]
     assert not await is_cordoned()
+
+
+async def test_a_budget_holds_at_the_deadline(make_moves, start, client, eventually, server, reasons):
+    moves = await make_moves(2)
+    await moves.sandbox.deployment(1)
+    (pod,) = await moves.sandbox.until_ready(1)
+    source = node_of(pod)
+    await moves.sandbox.budget(minAvailable=1)
+    await moves.sandbox.cordon(*(each for each in moves.sandbox.nodes if each != source))
+    await start(enabled_strategies=(), evacuate_on=(SPOT,))
+    began = server.clock.now()
+    await interrupt(client, source)
+    await eventually(lambda: _has(reasons, source, "EvictionRefused"), 300)
+    assert server.clock.now() - began >= SPOT.deadline
+    assert await names_on(client, source) == [pod["metadata"]["name"]]
+
+
+@pytest.mark.parametrize("crashes", [False, True], ids=["", "and the daemon crashes"])
+async def test_a_signal_that_ends_during_a_move_leaves_nothing_behind(
+    make_moves, start, client, migrations, eventually, crashes
+):
+    """The move goes on: its copy is about to be ready. The node is back in service."""
+    moves = await make_moves(2)
+    await moves.sandbox.deployment(1)
+    (pod,) = await moves.sandbox.until_ready(1)
+    source, policy = node_of(pod), {"enabled_strategies": (), "evacuate_on": (SPOT,)}
+    running = await start(**policy, settle_time=timedelta(seconds=20))
+    await interrupt(client, source)
+
+    async def is_moving():
+        return any(each.status.target_pod for each in await migrations())
+
+    await eventually(is_moving)
+    await interrupt(client, source, on=False)
+    if crashes:
+        running.line.is_cut = True
+        await start("other", **policy)
+
+    async def is_over():
+        found = await migrations()
+        node = await client.get(NODES, source)
+        return all(each.is_finished for each in found) and not node.unschedulable
+
+    await eventually(is_over, 300)
+    assert (await client.get(NODES, source)).condition(EMPTY_CONDITION) is None
+    await moves.sandbox.until_ready(1)
+    await moves.until_nothing_left()
 
 
 async def test_a_virtual_machine_is_left_to_kubevirt_and_counts_as_in_progress(

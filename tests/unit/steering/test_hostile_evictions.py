@@ -106,6 +106,58 @@ async def test_a_record_that_another_client_made_first_holds_nothing_for_longer(
     assert len(await migrations(client)) == 1
 
 
+async def test_a_record_in_another_namespace_says_nothing_of_the_pod(
+    client: Client, webhook: SteeringServer, eventually: Any
+) -> None:
+    """A tenant records a move of a pod with the uid of another tenant's pod. It must not count as the move of
+    that pod, which would then be held without one, or evicted without one when that has failed."""
+    await client.create(NAMESPACES, {"metadata": {"name": "mine"}})
+    pod = await client.get(PODS.as_json, POD)
+    forged: Object = {
+        "apiVersion": POD_MIGRATIONS.api_version,
+        "kind": POD_MIGRATIONS.kind,
+        "metadata": {"namespace": "mine", "name": "forged"},
+        "spec": {
+            "pod": {"name": "web-1-0", "uid": pod["metadata"]["uid"]}, "sourceNode": "n1",
+            "strategy": EVICTION, "handover": "Adopt",
+        },
+    }  # fmt: skip
+    await client.create(POD_MIGRATIONS, forged)
+    await eventually(lambda: _is_known(webhook))
+    assert is_held(webhook, review())
+    assert len(await eventually(lambda: _two(client))) == 2, "and it is moved"
+
+
+async def _is_known(webhook: SteeringServer) -> bool:
+    return not await _is_forgotten(webhook)
+
+
+async def _two(client: Client) -> list[Object]:
+    found = await migrations(client)
+    return found if len(found) == 2 else []
+
+
+async def test_what_kubectl_prints_has_no_control_characters(
+    client: Client, webhook: SteeringServer, eventually: Any
+) -> None:
+    """A tenant chooses the target node of a PodMigration, and an administrator reads it in a terminal."""
+    pod = await client.get(PODS.as_json, POD)
+    made: Object = {
+        "apiVersion": POD_MIGRATIONS.api_version,
+        "kind": POD_MIGRATIONS.kind,
+        "metadata": {"namespace": "shop", "name": "mine"},
+        "spec": {
+            "pod": {"name": "web-1-0", "uid": pod["metadata"]["uid"]}, "sourceNode": "n1",
+            "strategy": EVICTION, "targetNode": "\x1b]0;owned\x07\n",
+        },
+    }  # fmt: skip
+    await client.create(POD_MIGRATIONS, made)
+    await eventually(lambda: _is_known(webhook))
+    answer = json.loads(guard_of(webhook).answer(review()))["response"]
+    assert "owned" in answer["status"]["message"]
+    assert answer["status"]["message"].isprintable()
+
+
 # -- loops and double moves
 
 

@@ -70,6 +70,47 @@ def _closed():
     return (Window(from_=60, to=120),)
 
 
+@pytest.mark.parametrize("moment", ["9999-12-31T23:59:59Z", "2026-03-02T12:00:05Z", "0001-01-01T00:00:00Z"])
+def test_a_signal_of_a_time_that_can_not_be_counts_from_now(moment):
+    """A kubelet writes the conditions of its node itself. One node must neither stop all checks, nor be
+    evicted without a move because of its clock."""
+    deadlock = {"type": "KernelDeadlock", "status": "True", "lastTransitionTime": moment}
+    status = {"conditions": [{"type": "Ready", "status": "True"}, deadlock]}
+    made = cluster().node("a").node("old", status=status).deployment("shop/web", on=["old"])
+    signal = EvacuationSignal(condition="KernelDeadlock", deadline=timedelta(minutes=2))
+    policy = Policy(evacuate_on=(signal,), enabled_strategies=())
+    snapshot, plan = made.snapshot(), planned(made, policy)
+    assert {each.timestamp() for each in evacuation_deadlines(snapshot, policy).values()} == {NOW + 120}
+    assert [each.at_s - snapshot.taken_at_s for each in due_evictions(snapshot, policy)] == [120]
+    assert [each.node for each in maintenance_status(snapshot, plan, policy)] == ["old"]
+    assert len(plan.moves) == 1
+
+
+def test_signals_of_all_nodes_are_a_false_alarm():
+    """Else a fault in what watches the nodes would cordon all of them, and evict every pod at the deadline,
+    with nowhere to go."""
+    made = (
+        cluster().nodes("a", "b", "c", **INTERRUPTED).deployment("shop/web", replicas=3, on=["a", "b", "c"])
+    )
+    snapshot, plan = made.snapshot(), planned(made)
+    assert (plan.changes, plan.moves) == ((), ())
+    assert due_evictions(snapshot, POLICY) == []
+    assert evacuation_deadlines(snapshot, POLICY) == {}
+    (state, *_) = maintenance_status(snapshot, plan, POLICY)
+    assert state.message.startswith(
+        "not evacuated, because every node gives a signal (taint example.com/spot)"
+    )
+    rest = cluster().nodes("a", "b", **INTERRUPTED).node("c").deployment("shop/web", on=["a"])
+    assert len(planned(rest).changes) == 2
+    assert len(due_evictions(rest.snapshot(), POLICY)) == 1
+
+
+def test_a_cordon_of_another_client_outlasts_the_signal():
+    made = cluster().node("a", cordoned=True, **INTERRUPTED).node("b").deployment("shop/web", on=["a"])
+    assert (len(planned(made).moves), planned(made).changes) == (1, ())
+    assert planned(cluster().node("a", cordoned=True).node("b")).changes == ()
+
+
 def test_a_node_is_opened_again_when_the_signal_is_gone():
     annotations = {CORDONED_BY_ANNOTATION: "Evacuation"}
     made = cluster().node("back", cordoned=True, annotations=annotations)

@@ -5,11 +5,14 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from rescheduler.cluster.node_record import NodeChange
 from rescheduler.config.config_loader import load_content
 from rescheduler.config.config_validation import (
     STRATEGY_ENTRY_POINTS,
@@ -20,7 +23,7 @@ from rescheduler.config.policy import Policy
 from rescheduler.planner.plan_builder import build_plan, too_hot_nodes
 from rescheduler.planner.reasons import Reason
 from rescheduler.strategies.load_balancing import LoadBalancing
-from rescheduler.strategies.strategy import Proposal, ProposedMove
+from rescheduler.strategies.strategy import NodeProposal, Proposal, ProposedMove, Room
 from tests.building import cluster
 
 PAGE = Path(__file__).parents[3] / "docs" / "strategies.md"
@@ -154,6 +157,124 @@ def test_nonsense_is_no_proposal(proposal, words):
     (failure,) = [each for each in plan.refused if each.reason == Reason.STRATEGY_FAILED]
     assert words in failure.detail
     assert {move.strategy for move in plan.moves} == {"LoadBalancing"}
+
+
+def proposing(propose):
+    """A strategy that does this."""
+    return type("Wrong", (), {"name": "Wrong", "propose": lambda self, view: propose(view)})()
+
+
+def failure_beside_load_balancing(strategy):
+    """What the plan says of the strategy; the plan must otherwise be that of LoadBalancing alone."""
+    policy, snapshot = Policy(min_pod_age=Policy().min_pod_age * 0), lopsided().snapshot()
+    alone = build_plan(snapshot, policy, [LoadBalancing()])
+    plan = build_plan(snapshot, policy, [strategy, LoadBalancing()])
+    assert plan.moves == alone.moves != ()
+    (failure,) = [each for each in plan.refused if each.reason == Reason.STRATEGY_FAILED]
+    return failure.detail
+
+
+class Unreadable(Exception):  # noqa: N818 - says what it is
+    def __str__(self):
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit(), BaseException("no"), Unreadable()])
+def test_whatever_a_plugin_raises_it_does_not_end_the_daemon(error):
+    def propose(view):
+        raise error
+        yield
+
+    assert f"Wrong raised {type(error).__name__}: " in failure_beside_load_balancing(proposing(propose))
+
+
+def test_an_interrupt_by_a_plugin_does_not_end_the_daemon_and_that_of_a_user_does():
+    """Plans of the daemon are made in a thread. Ctrl-C arrives in the main thread."""
+
+    def propose(view):
+        raise KeyboardInterrupt
+        yield
+
+    with ThreadPoolExecutor() as threads:
+        words = threads.submit(failure_beside_load_balancing, proposing(propose)).result()
+    assert "Wrong raised KeyboardInterrupt" in words
+    with pytest.raises(KeyboardInterrupt):
+        failure_beside_load_balancing(proposing(propose))
+
+
+@pytest.mark.parametrize(
+    ("proposal", "words"),
+    [
+        pytest.param(Proposal((ProposedMove(0, 2, None, 1.0),)), "reason is NoneType, not str", id="no text"),
+        pytest.param(Proposal((ProposedMove(0, 2, "x" * 5000, 1.0),)), "5000 characters", id="a long text"),
+        pytest.param(
+            Proposal((ProposedMove(0, 2, "\ud800", 1.0),)), "UnicodeEncodeError", id="half a letter"
+        ),
+        pytest.param(
+            Proposal((ProposedMove(0, 2, "", float("nan")),)), "gain of a move is nan", id="no gain"
+        ),
+        pytest.param(Proposal((ProposedMove(0.5, 2, "", 1.0),)), "TypeError", id="half a pod"),
+        pytest.param(Proposal((ProposedMove(True, 2, "", 1.0),)), "True is not the row of a pod", id="true"),
+        pytest.param(Proposal(()).moves, "yields tuple", id="moves alone"),
+        pytest.param(Proposal(None), "must be tuples", id="no moves"),
+        pytest.param(
+            Proposal((ProposedMove(0, 2, "", 1.0),), rooms=(Room(9, 9),)), "9 is not the row", id="no room"
+        ),
+        pytest.param(
+            Proposal((ProposedMove(0, 2, "", 1.0),), rooms=(Room(1, 2),)), "needs no room", id="has a room"
+        ),
+        pytest.param(NodeProposal(0, "explode", ""), "'explode' is not a valid NodeChange", id="no change"),
+        pytest.param(NodeProposal(0, NodeChange.CORDON, None), "reason is NoneType", id="no reason"),
+    ],
+)
+def test_what_could_not_be_carried_out_is_no_proposal(proposal, words):
+    """One such move would keep those of other strategies from being requested."""
+    assert words in failure_beside_load_balancing(Wrong(proposal))
+
+
+def test_a_plugin_that_repeats_what_was_refused_comes_to_an_end():
+    def propose(view):
+        here = int(view.placement.position[0])
+        while view.room:
+            yield Proposal((ProposedMove(0, here, "stays", 1.0),))
+
+    assert "does not end" in failure_beside_load_balancing(proposing(propose))
+
+
+def test_a_plugin_that_moves_pods_in_the_placement_changes_nothing_for_others():
+    def propose(view):
+        view.placement.move(0, 2)
+        yield from ()
+
+    assert "moves pods in view.placement" in failure_beside_load_balancing(proposing(propose))
+
+
+def test_a_plugin_that_reports_no_texts_is_reported():
+    def propose(view):
+        view.report_staying(0, object(), object())
+        yield from ()
+
+    assert "must be texts" in failure_beside_load_balancing(proposing(propose))
+
+
+def test_pods_that_are_excluded_stay_whatever_a_plugin_proposes():
+    def propose(view):
+        for pod in range(len(view.snapshot.pods)):
+            yield Proposal((ProposedMove(pod, view.snapshot.nodes.row["new"], "all", 1.0),))
+
+    made = lopsided().deployment("kube-system/dns", on=["old-1"])
+    made.pod("shop/kept", on="old-1", annotations={"karpenter.sh/do-not-disrupt": "true"})
+    policy = Policy(min_pod_age=Policy().min_pod_age * 0)
+    plan = build_plan(made.snapshot(), policy, [proposing(propose)])
+    assert {move.pod.partition("-")[0] for move in plan.moves} == {"shop/web"}
+
+
+def test_hot_nodes_of_another_number_are_those_of_no_cluster():
+    strategy = proposing(lambda view: iter(()))
+    type(strategy).too_hot = lambda self, view: np.array([True])
+    failures = []
+    assert too_hot_nodes(lopsided().snapshot(), Policy(), [strategy], failures) == []
+    assert "Wrong raised ValueError" in failures[0].detail
 
 
 def test_a_plugin_that_raises_when_it_looks_for_hot_nodes_is_reported():

@@ -48,6 +48,7 @@ def plugin(monkeypatch):
     module = types.ModuleType("tidy_plugin")
     module.Tidy = Tidy
     module.other_name = lambda: types.SimpleNamespace(name="Other", propose=None)
+    module.__getattr__ = lambda name: sys.exit(f"no {name}")
     module.half = lambda: types.SimpleNamespace(name="Tidy")
     monkeypatch.setitem(sys.modules, "tidy_plugin", module)
 
@@ -93,9 +94,11 @@ def test_pods_that_keep_failing_come_first_unless_that_is_switched_off():
     assert [each.name for each in strategies_of(policy)] == ["FailedPods", "NodeMaintenance"]
 
 
-def test_no_plugin_takes_the_place_of_failed_pods(plugin):
-    with pytest.raises(DuplicateStrategy, match="adds FailedPods, which is a built-in strategy"):
-        strategies_of(enabling("LoadBalancing"), [plugin("tidy_plugin:Tidy", "FailedPods")])
+@pytest.mark.parametrize("name", [FAILED_PODS, MANUAL, EVICTION, EVACUATION])
+def test_no_plugin_has_a_name_that_rescheduler_uses_itself(plugin, name):
+    """Its moves would count as those that a user or another client requested, past protections."""
+    with pytest.raises(DuplicateStrategy, match=f"adds {name}, which is a built-in strategy"):
+        strategies_of(enabling("LoadBalancing"), [plugin("tidy_plugin:Tidy", name)])
 
 
 def test_a_plugin_is_found_by_its_entry_point(plugin):
@@ -127,8 +130,9 @@ def test_a_plugin_can_not_replace_a_built_in_strategy(plugin):
             r"can't load the strategy Tidy from nowhere:Tidy: ModuleNotFoundError",
             id="no such module",
         ),
+        pytest.param("types:Missing", r"can't load .* types:Missing: AttributeError", id="no such class"),
         pytest.param(
-            "tidy_plugin:Missing", r"can't load .* tidy_plugin:Missing: AttributeError", id="no such class"
+            "tidy_plugin:Missing", r"can't load .* tidy_plugin:Missing: SystemExit", id="ends the process"
         ),
         pytest.param("tidy_plugin:half", r"lacks propose", id="not a strategy"),
         pytest.param("tidy_plugin:other_name", r"has the name Other", id="another name inside than outside"),

@@ -37,6 +37,7 @@ from rescheduler.cluster.pod_record import (
 )
 from rescheduler.cluster.resource_amounts import Resources
 from rescheduler.kube.codecs import api_pb2, views_pb2
+from rescheduler.kube.codecs.codec import LATEST_S, epoch_seconds
 from rescheduler.kube.codecs.protobuf_codec import builtins_of
 
 __all__ = [
@@ -116,6 +117,8 @@ def conditions_at(status: SharedPodStatus, times: views_pb2.OwnTimes) -> tuple[P
     for n in status.timed:
         each = conditions[n]
         since = own[n].lastTransitionTime.seconds
+        if not 0 <= since <= LATEST_S:
+            since = epoch_seconds(since)
         conditions[n] = PodCondition(each.type, each.status, each.reason, each.message, since)
     return tuple(conditions)
 
@@ -141,11 +144,15 @@ def containers_at(
 
 def _state_at(state: ContainerState, times: views_pb2.OwnStateTimes) -> ContainerState:
     if isinstance(state, ContainerStateRunning):
-        return ContainerStateRunning(times.running.startedAt.seconds)
+        return ContainerStateRunning(epoch_seconds(times.running.startedAt.seconds))
     if isinstance(state, ContainerStateTerminated):
         end = times.terminated
         return ContainerStateTerminated(
-            state.exit_code, state.signal, state.reason, end.startedAt.seconds, end.finishedAt.seconds
+            state.exit_code,
+            state.signal,
+            state.reason,
+            epoch_seconds(end.startedAt.seconds),
+            epoch_seconds(end.finishedAt.seconds),
         )
     return state
 
@@ -264,7 +271,7 @@ class ProtobufPodReader:
                     containers_at(status.init_containers, times.initContainerStatuses)
                     if status.init_containers
                     else (),
-                    times.startTime.seconds if times.HasField("startTime") else None,
+                    epoch_seconds(times.startTime.seconds) if times.HasField("startTime") else None,
                     status.nominated_node,
                     status.resize,
                 )

@@ -16,6 +16,7 @@ from msgspec import Raw
 __all__ = [
     "INITIAL_EVENTS_END",
     "JSON",
+    "LATEST_S",
     "OBJECT_CODEC",
     "PROTOBUF",
     "ApiStatus",
@@ -47,6 +48,9 @@ JSON: Final = "application/json"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends the initial events of a watch."""
+
+LATEST_S: Final = 250_000_000_000
+"""In the year 9892: what is added to it is still a date."""
 
 Object = dict[str, Any]
 """A Kubernetes object as in JSON."""
@@ -366,8 +370,8 @@ def metadata_codec(resource: str, keep: Callable[[Object], Object]) -> JsonCodec
 def epoch_seconds(moment: datetime | int | None) -> int:
     """Return a time from JSON as protobuf has it: in seconds since 1970, 0 if there is none.
 
-    The API server drops fractions of a second in both encodings.
+    The API server drops fractions of a second in both encodings. Kubelets report any time that they want,
+    and protobuf has room for years that no calendar has: none is read as later than `LATEST_S`.
     """
-    if isinstance(moment, datetime):
-        return floor(moment.timestamp())
-    return moment or 0
+    seconds = floor(moment.timestamp()) if isinstance(moment, datetime) else moment or 0
+    return min(max(seconds, 0), LATEST_S)

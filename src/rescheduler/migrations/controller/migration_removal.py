@@ -19,13 +19,34 @@ from typing import Final
 
 import msgspec
 
-from rescheduler.api.podmigration import Handover, Migration, MigrationPhase, PodReference, label_value
-from rescheduler.api.well_known_names import FINALIZER, POD_MIGRATION_KIND
+from rescheduler.api.podmigration import (
+    MAX_TEXT_LENGTH,
+    Handover,
+    Migration,
+    MigrationPhase,
+    PodReference,
+    label_value,
+)
+from rescheduler.api.well_known_names import (
+    BALANCE_ANNOTATION,
+    CONTINUES_ANNOTATION,
+    FINALIZER,
+    INCLUDES_SYSTEM_ANNOTATION,
+    NEXT_HOP_ANNOTATION,
+    PLAN_ANNOTATION,
+    POD_MIGRATION_KIND,
+    REQUESTED_BY_ANNOTATION,
+)
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.pod_record import PodRecord
-from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects, is_watched
+from rescheduler.cluster.sources.watched_objects import (
+    POD_MIGRATIONS,
+    WatchedObjects,
+    is_watched,
+    nested_field,
+)
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import Object, Patch
+from rescheduler.kube.api_resources import Object, Patch, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.event_recorder import EventCorrelator
 from rescheduler.migrations.controller.migration_log import MigrationLog
@@ -33,10 +54,22 @@ from rescheduler.migrations.controller.observation_builder import source_of
 from rescheduler.migrations.controller.pod_writes import complete_copy_patch, unmark_source_patch
 from rescheduler.migrations.labels_and_names import STATUS_LABEL, MigrationLabelStatus, copy_of, lock_of
 
-__all__ = ["ForcedRemovalCleanup", "cancel_all_migrations"]
+__all__ = ["ForcedRemovalCleanup", "cancel_all_migrations", "remove_filling"]
 
 _MAX_REMEMBERED: Final = 1000
 _RETRY_AFTER: Final = timedelta(minutes=1)
+
+_OWN_ANNOTATIONS: Final = frozenset(
+    {
+        BALANCE_ANNOTATION,
+        CONTINUES_ANNOTATION,
+        INCLUDES_SYSTEM_ANNOTATION,
+        NEXT_HOP_ANNOTATION,
+        PLAN_ANNOTATION,
+        REQUESTED_BY_ANNOTATION,
+    }
+)
+"""What rescheduler itself notes on a PodMigration."""
 
 
 class ForcedRemovalCleanup:
@@ -209,10 +242,44 @@ async def cancel_all_migrations(client: Client, watched: WatchedObjects) -> None
             for migration in running:
                 if not migration.is_cancelled and not migration.is_finished:
                     with contextlib.suppress(errors.NotFound, errors.Conflict):
-                        await client.delete(POD_MIGRATIONS, migration.key, uid=migration.uid)
+                        await _cancel(client, watched, migration)
             await changed.wait()
     finally:
         end()
+
+
+async def _cancel(client: Client, watched: WatchedObjects, migration: Migration) -> None:
+    try:
+        await client.delete(POD_MIGRATIONS, migration.key, uid=migration.uid)
+    except errors.TooLarge:
+        # A deletion that a finalizer holds writes its time.
+        await remove_filling(client, watched, migration)
+        await client.delete(POD_MIGRATIONS, migration.key, uid=migration.uid)
+
+
+async def remove_filling(client: Client, watched: WatchedObjects, migration: Migration) -> None:
+    """Remove what others have added to the object, up to the limit of etcd: rescheduler needs none of it.
+
+    Without room for its status, a migration could not end, and would hold its turn forever. Annotations can
+    fill it, too: the limit of the API server counts their characters, and JSON escapes some with six bytes.
+    `managedFields` can't: the server removes them itself if an object is too large.
+    """
+    item = watched.migrations.get(migration.key) or {}
+    annotations: dict[str, str] = nested_field(item, "metadata", "annotations") or {}
+    fills = {
+        name
+        for name, value in annotations.items()
+        if name not in _OWN_ANNOTATIONS or len(value) > MAX_TEXT_LENGTH
+    }
+    metadata = {
+        "resourceVersion": migration.resource_version,
+        "labels": None,
+        "annotations": dict.fromkeys(fills),
+        "ownerReferences": None,
+        "finalizers": [each for each in migration.finalizers if each == FINALIZER],
+    }
+    patch = merge_patch({"metadata": metadata})
+    watched.migrations.observe(await client.patch(POD_MIGRATIONS, migration.key, patch))
 
 
 def _migrations_to_await(watched: WatchedObjects) -> list[Migration]:

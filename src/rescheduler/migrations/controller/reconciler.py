@@ -16,18 +16,17 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from rescheduler.api.podmigration import ConditionType, Handover, Migration, decode_migration
-from rescheduler.api.well_known_names import FINALIZER, SCHEDULING_GATE
+from rescheduler.api.well_known_names import SCHEDULING_GATE
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.work_queue import RetryLater
 from rescheduler.migrations.controller.dispatcher import Dispatcher
 from rescheduler.migrations.controller.effect_performer import EffectOutcome, EffectPerformer
 from rescheduler.migrations.controller.migration_log import MigrationLog
-from rescheduler.migrations.controller.migration_removal import ForcedRemovalCleanup
+from rescheduler.migrations.controller.migration_removal import ForcedRemovalCleanup, remove_filling
 from rescheduler.migrations.controller.observation_builder import DeletedPods, migration_at, observe
 from rescheduler.migrations.effects import DeleteCopy, Effect, RecordEviction, UnlabelSource, WithdrawSteering
 from rescheduler.migrations.observation import (
@@ -273,22 +272,10 @@ class Reconciler:
             await self._watched.read_migration(migration.key, migration.uid)
             raise
         except errors.TooLarge:
-            await self._remove_filling(migration)
+            await remove_filling(self._client, self._watched, migration)
             raise
         self._watched.migrations.observe(written)
         return decode_migration(written)
-
-    async def _remove_filling(self, migration: Migration) -> None:
-        """Remove what others have added to the object, up to the limit of etcd: rescheduler needs none of it.
-        Without room for its status, the migration could not end, and would hold its turn forever."""
-        metadata = {
-            "resourceVersion": migration.resource_version,
-            "labels": None,
-            "ownerReferences": None,
-            "finalizers": [each for each in migration.finalizers if each == FINALIZER],
-        }
-        patch = merge_patch({"metadata": metadata})
-        self._watched.migrations.observe(await self._client.patch(POD_MIGRATIONS, migration.key, patch))
 
     def _newest(self, recorded: Migration, current: Migration) -> tuple[Migration | None, Migration | None]:
         """Return the migration after an effect: the same step, with the newest version of the object."""

@@ -188,7 +188,8 @@ class EvictionCaches:
             namespace_annotations=namespace.get("annotations", _NO_ANNOTATIONS),
             namespace_labels=namespace.get("labels"),
             budgets=self._budgets_of(pod),
-            migrations=tuple(self._of_pod.get(pod.uid, {}).values()),
+            # Others may have created PodMigrations in their namespaces that name its uid.
+            migrations=tuple(m for m in self._of_pod.get(pod.uid, {}).values() if m.pod_key == pod.key),
             siblings_first=self._siblings_first(pod),
             unavailable=template.unavailable or self.daemon.obstacle(pod.namespace),
         )

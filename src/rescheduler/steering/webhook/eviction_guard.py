@@ -102,7 +102,7 @@ class _Request(msgspec.Struct, rename="camel"):
         manager = self.options.field_manager if self.options is not None else ""
         more = ", ".join([*(f"pod {name}" for name in pod[:1]), *filter(None, (manager,))])
         words = f"{self.user_info.username} ({more})" if more else self.user_info.username
-        return "".join(each if each.isprintable() else "?" for each in words)[:300]
+        return _printable(words)[:300]
 
 
 class _Review(msgspec.Struct):
@@ -193,7 +193,7 @@ class EvictionGuard:
             return self._passed(request.uid, decision, pod=f"{request.namespace}/{request.name}")
         assert pod is not None
         self._hold(pod, decision)
-        return denied_review(request.uid, 429, "TooManyRequests", decision.message)
+        return denied_review(request.uid, 429, "TooManyRequests", _printable(decision.message))
 
     def _decide(self, request: _Request) -> tuple[PassEviction | HoldEviction, PodRecord | None]:
         policy = self._policy()
@@ -229,7 +229,7 @@ class EvictionGuard:
         self.metrics.passed.labels(decision.reason).inc()
         level = logging.INFO if decision.reason.is_warned_of else logging.DEBUG
         log_event(log, level, "EvictionPassed", decision.message, pod=pod, reason=str(decision.reason))
-        warnings = (f"rescheduler did not move the pod first: {decision.message}",)
+        warnings = (f"rescheduler did not move the pod first: {_printable(decision.message)}",)
         return allowed_review(uid, warnings=warnings if decision.reason.is_warned_of else ())
 
     def _hold(self, pod: PodRecord, decision: HoldEviction) -> None:
@@ -266,6 +266,11 @@ class EvictionGuard:
             self.metrics.intercepted.inc()
             words = f"the pod is moved before it may be evicted: {spec.reason}"
             log_event(log, logging.INFO, "EvictionIntercepted", words, pod=pod.key, migration=name)
+
+
+def _printable(words: str) -> str:
+    """Return the words without control characters: kubectl prints them, and tenants write some of them."""
+    return "".join(each if each.isprintable() else "?" for each in words)
 
 
 def has_turn(recording: Sequence[str], namespace: str) -> bool:

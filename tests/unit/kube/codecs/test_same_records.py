@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from bench.protobuf_writer import enveloped
 from bench.realistic import pods as realistic_pods
 from rescheduler.cluster.codecs.record_resources import NODE_CODEC, POD_CODEC
 from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.kube.codecs import api_pb2
+from rescheduler.kube.codecs.codec import LATEST_S
 from tests.unit.kube.codecs.manifests import SCHEMA, Json, nodes, pods
 
 JSON = "application/json"
@@ -42,6 +45,17 @@ def test_any_pod_gives_the_same_record_from_both_encodings(manifest: Json):
 @example({})
 def test_any_node_gives_the_same_record_from_both_encodings(manifest: Json):
     assert from_protobuf(NODE_CODEC, "Node", manifest) == from_json(NODE_CODEC, manifest)
+
+
+@pytest.mark.parametrize(("kind", "codec"), [("Pod", POD_CODEC), ("Node", NODE_CODEC)])
+@pytest.mark.parametrize(("seconds", "read"), [(10**15, LATEST_S), (-(10**15), 0), (7, 7)])
+def test_a_time_that_no_calendar_has_is_read_as_the_latest(kind: str, codec: Any, seconds: int, read: int):
+    """A kubelet may write any number of seconds, and no check must fail because of it."""
+    message = getattr(api_pb2, kind)()
+    message.status.conditions.add(type="Ready", status="True").lastTransitionTime.seconds = seconds
+    (condition,) = codec.decode_one(PROTOBUF, enveloped(message.SerializeToString(), kind)).conditions
+    assert condition.since_s == read
+    assert datetime.fromtimestamp(condition.since_s, UTC) + timedelta(days=36_500)
 
 
 def test_pods_of_a_busy_cluster_give_the_same_records_from_both_encodings():
