@@ -28,7 +28,6 @@ from rescheduler.config.config_loader import LoadedConfiguration, load_file
 from rescheduler.config.config_validation import ConfigurationError, known_strategies
 from rescheduler.config.policy import Configuration, Policy
 from rescheduler.daemon.components import Rescheduler
-from rescheduler.daemon.dry_run_evidence import DryRunTally
 from rescheduler.daemon.eviction_responder import EvictionResponder
 from rescheduler.daemon.halt_monitor import HaltMonitor
 from rescheduler.daemon.halts import ApiResponseWindow
@@ -38,7 +37,7 @@ from rescheduler.daemon.node_claims import NodeClaimWatch
 from rescheduler.daemon.node_evictions import NodeEvictions
 from rescheduler.daemon.notifier import Notifier
 from rescheduler.daemon.own_objects import WatchedState, new_identity
-from rescheduler.daemon.periodic_checks import PeriodicChecks
+from rescheduler.daemon.periodic_checks import DryRunTally, PeriodicChecks
 from rescheduler.daemon.status_writer import MaintenanceConditionWriter, StatusWriter
 from rescheduler.kube.api_resources import ApiCall, Object
 from rescheduler.kube.client import Client, RequestObserver

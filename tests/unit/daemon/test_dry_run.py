@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from rescheduler.api.daemon_status import DaemonStatus, DryRunEvidence, SpreadChange
 from rescheduler.api.podmigration import Handover
-from rescheduler.daemon.dry_run_evidence import DryRunTally
 from rescheduler.daemon.metrics import Metrics
+from rescheduler.daemon.periodic_checks import DryRunTally
 from rescheduler.kube.api_resources import LEASES
 from rescheduler.planner.plan import Move, NodeLoadChange, Plan
 from tests.building import cluster as built
