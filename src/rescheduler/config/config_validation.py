@@ -11,9 +11,10 @@ from typing import Any, Final
 from kubevalues import can_match, can_overlap
 from kubevalues.duration import short_duration
 from rescheduler.api.podmigration import FAILED_PODS, STRATEGY_ENTRY_POINTS, Handover
+from rescheduler.config.metric_settings import Prometheus
 from rescheduler.config.notification_settings import sink_faults
 from rescheduler.config.policy import LeaderElection, Policy, UsageSource
-from rescheduler.config.policy_blocks import Prometheus, is_confidential, settings
+from rescheduler.config.policy_blocks import is_confidential, settings
 
 __all__ = [
     "BUILT_IN_STRATEGIES",
@@ -298,6 +299,7 @@ BUILT_IN_STRATEGIES = frozenset(
         "MakeRoom",
         "NodeMaintenance",
         "PlacementDrift",
+        "PodLifeTime",
         "ResourceOptimization",
         "TopologySpread",
     }

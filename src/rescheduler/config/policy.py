@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from kubevalues import EVERYTHING, NOTHING, Selector
 from rescheduler.api.podmigration import Handover
+from rescheduler.config.metric_settings import Prometheus
 from rescheduler.config.move_limits import MovesPerHour, Window
 from rescheduler.config.notification_settings import NotificationSink
 from rescheduler.config.policy_blocks import (
@@ -21,7 +22,7 @@ from rescheduler.config.policy_blocks import (
     EvacuationSignal,
     MakeRoomPolicy,
     PlacementDriftPolicy,
-    Prometheus,
+    PodLifeTimePolicy,
 )
 from rescheduler.config.setting_rules import (
     InvalidSetting,
@@ -230,6 +231,8 @@ class Policy:
     """Room for pods that can't be scheduled (MakeRoom)."""
     placement_drift: PlacementDriftPolicy = field(default_factory=PlacementDriftPolicy)
     """Pods on nodes that they would not be scheduled to today (PlacementDrift)."""
+    pod_life_time: PodLifeTimePolicy = field(default_factory=PodLifeTimePolicy)
+    """Pods that are moved because of their age (PodLifeTime)."""
     node_autoscaler: Annotated[NodeAutoscaler, one_of(NodeAutoscaler)] = NodeAutoscaler.AUTO
     """Component that removes nodes that are not needed. `auto` detects Karpenter and the cluster autoscaler.
     With one, LoadBalancing does not refill nodes that it would remove. CostOptimization empties only nodes

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from rescheduler.config.metric_settings import Prometheus
 from rescheduler.config.policy import UsageSource
-from rescheduler.config.policy_blocks import Prometheus
 
 URL = "http://prometheus.monitoring:9090"
 

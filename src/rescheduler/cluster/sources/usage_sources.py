@@ -20,8 +20,8 @@ from rescheduler.cluster.usage_readings import (
     UsageUnavailable,
     effective_usage_source,
 )
+from rescheduler.config.metric_settings import Prometheus
 from rescheduler.config.policy import Policy, UsageSource
-from rescheduler.config.policy_blocks import Prometheus
 from rescheduler.kube.access.cluster_access import ClusterAccess, StoredCredentials
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport

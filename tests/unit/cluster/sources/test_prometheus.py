@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from rescheduler.cluster.sources.usage_sources import InvalidVector, PrometheusReader, decode_vector
 from rescheduler.cluster.usage_readings import UsageReading, UsageReadings, UsageUnavailable
+from rescheduler.config.metric_settings import Prometheus
 from rescheduler.config.policy import UsageSource
-from rescheduler.config.policy_blocks import Prometheus
 from rescheduler.http.http_server import serve_http
 from tests.testbed.usage.certificate import self_signed
 
