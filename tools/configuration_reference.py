@@ -7,7 +7,7 @@ python -m tools.configuration_reference --check docs/configuration.md    (exit c
 import sys
 from collections.abc import Iterator
 
-from rescheduler.config.metric_settings import Prometheus
+from rescheduler.config.metric_settings import CustomMetric, Prometheus
 from rescheduler.config.move_limits import MovesPerHour, Window
 from rescheduler.config.policy import (
     ClientConnection,
@@ -37,6 +37,7 @@ _TABLES: tuple[tuple[str, str, type], ...] = (
     ("Entries of `windows`", "", Window),
     ("`maxMovesPerHour`", "", MovesPerHour),
     ("`prometheus`", "", Prometheus),
+    ("Entries of `customMetrics`", "", CustomMetric),
     ("`cost`", "", Cost),
     ("`makeRoom`", "", MakeRoomPolicy),
     ("`makeRoom.defragment`", "", Defragment),

@@ -345,7 +345,7 @@ def pod_table(
     )
 
 
-def node_table(nodes: NodeColumns, pods: PodTable) -> NodeTable:
+def node_table(nodes: NodeColumns, pods: PodTable, metrics: int = 0) -> NodeTable:
     return _read_only(
         NodeTable(
             records=nodes.records,
@@ -355,6 +355,7 @@ def node_table(nodes: NodeColumns, pods: PodTable) -> NodeTable:
             load=sum_by_node(pods.load, pods),
             ready=nodes.ready,
             schedulable=nodes.schedulable,
+            metrics=metrics,
         )
     )
 

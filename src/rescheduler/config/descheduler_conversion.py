@@ -209,7 +209,7 @@ class _Conversion:
         self._is_measured |= usage.metrics_server or usage.source is not None
         if usage.prometheus:
             where = (*plugin.path, "metricsUtilization", "prometheus", "query")
-            self._note(where, "prometheus.cpuQuery and memoryQuery return cores and bytes per pod; left out")
+            self._note(where, "left out: add it to customMetrics, with one value per label node")
         if args.number_of_nodes:
             self._note((*plugin.path, "numberOfNodes"), "acts on one underused node, too")
         if args.eviction_limits:

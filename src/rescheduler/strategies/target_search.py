@@ -107,8 +107,10 @@ def in_turn(view: View, items: list[T], most: int) -> list[T]:
 
 @lru_cache(maxsize=2)
 def average_node(nodes: NodeTable) -> Floats:
-    """Return [resource]: what a node has on average; never 0."""
+    """Return [resource]: what a node has on average; never 0. Custom metrics, of which pods request nothing,
+    don't count."""
     average: Floats = np.maximum(nodes.allocatable.sum(axis=0) / max(len(nodes), 1), 1)
+    average[len(average) - nodes.metrics :] = np.inf
     return average
 
 

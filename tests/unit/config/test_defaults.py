@@ -49,6 +49,7 @@ SPECIFIED = {
     "nodeSelector": EVERYTHING,
     "dryRun": False,
     "balanceResources": ("cpu", "memory"),
+    "customMetrics": (),
     "usageSource": UsageSource.AUTO,
     "prometheus": Prometheus(),
     "usageHalfLife": timedelta(minutes=5),
