@@ -132,6 +132,16 @@ def test_no_pod_goes_to_a_node_without_a_value():
     assert planned(three_nodes(), pressure(a=0.6)).moves == ()
 
 
+def test_a_node_without_a_value_gets_no_pods_for_other_resources_either():
+    """By cpu, pods would go from a to c. But the pressure of c may be high."""
+    nodes = ["a", "a", "a", "a", "b", "b", "c"]
+    made = (
+        cluster().nodes("a", "b", "c").deployment("shop/web", replicas=8, on=nodes, cpu="1500m", memory="1Mi")
+    )
+    assert {move.target for move in planned(made, pressure(a=0.3, b=0.3, c=0.0)).moves} == {"c"}
+    assert "c" not in {move.target for move in planned(made, pressure(a=0.3, b=0.3)).moves}
+
+
 def test_a_metric_that_is_not_balanced_moves_nothing():
     policy = replace(POLICY, balance_resources=("cpu", "memory"))
     assert planned(three_nodes(), pressure(a=0.6, b=0.05, c=0.0), policy=policy).moves == ()
