@@ -7,6 +7,7 @@ python -m tools.configuration_reference --check docs/configuration.md    (exit c
 import sys
 from collections.abc import Iterator
 
+from rescheduler.config.metric_settings import CustomMetric, Prometheus
 from rescheduler.config.move_limits import MovesPerHour, Window
 from rescheduler.config.policy import (
     ClientConnection,
@@ -21,7 +22,7 @@ from rescheduler.config.policy_blocks import (
     Defragment,
     MakeRoomPolicy,
     PlacementDriftPolicy,
-    Prometheus,
+    PodLifeTimePolicy,
     Setting,
     settings,
 )
@@ -36,10 +37,12 @@ _TABLES: tuple[tuple[str, str, type], ...] = (
     ("Entries of `windows`", "", Window),
     ("`maxMovesPerHour`", "", MovesPerHour),
     ("`prometheus`", "", Prometheus),
+    ("Entries of `customMetrics`", "", CustomMetric),
     ("`cost`", "", Cost),
     ("`makeRoom`", "", MakeRoomPolicy),
     ("`makeRoom.defragment`", "", Defragment),
     ("`placementDrift`", "", PlacementDriftPolicy),
+    ("`podLifeTime`", "", PodLifeTimePolicy),
     ("`haltWhen`", "", HaltWhen),
     ("`failedPods`", "", FailedPodsPolicy),
     ("Entries of `failedPods.defaultRetries`", "", DefaultRetries),

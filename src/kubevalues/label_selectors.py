@@ -95,6 +95,13 @@ class SelectorOperator(StrEnum):
     LESS = "Lt"
 
 
+_NEGATED = {
+    SelectorOperator.IN: SelectorOperator.NOT_IN,
+    SelectorOperator.NOT_IN: SelectorOperator.IN,
+    SelectorOperator.EXISTS: SelectorOperator.DOES_NOT_EXIST,
+    SelectorOperator.DOES_NOT_EXIST: SelectorOperator.EXISTS,
+}
+
 _INTEGER = re.compile(r"[+-]?[0-9]{1,63}")
 
 
@@ -139,6 +146,12 @@ class Requirement:
         if self.operator is SelectorOperator.EXISTS or self.operator is SelectorOperator.DOES_NOT_EXIST:
             return self.operator is SelectorOperator.EXISTS
         return self._compares(value)
+
+    @property
+    def negation(self) -> "Requirement | None":
+        """Return the requirement that all other labels meet; None for comparisons, which have none."""
+        negated = _NEGATED.get(self.operator)
+        return None if negated is None else Requirement(self.key, negated, self.values)
 
     def _compares(self, value: str) -> bool:
         number, bound = label_integer(value), label_integer(self.values[0])

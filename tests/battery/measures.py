@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from rescheduler.config.policy import Policy
 from rescheduler.rules.placement import Placement
 from tests.battery.executing import present
 from tests.battery.pod_constraints import REQUIRED
-from tests.building import ClusterBuilder
+from tests.building import NOW, ClusterBuilder
 
 __all__ = ["DISTANCE", "misplaced_pods"]
 
@@ -77,6 +78,17 @@ def _is_forbidden(spec: Json, nodes: Mapping[str, Json]) -> bool:
     )
 
 
+def _expired_pods(cluster: ClusterBuilder, policy: Policy) -> float:
+    """Pods on a node that are older than the policy allows."""
+    latest = datetime.fromtimestamp(NOW, UTC) - policy.pod_life_time.max_pod_life_time
+    created = (
+        item["metadata"]["creationTimestamp"]
+        for item in present(cluster.objects)
+        if item["kind"] == "Pod" and item["spec"].get("nodeName")
+    )
+    return float(sum(datetime.fromisoformat(each) < latest for each in created))
+
+
 DISTANCE: dict[str, Callable[[ClusterBuilder, Policy], float]] = {
     "LoadBalancing": _unevenness,
     "ResourceOptimization": _overload,
@@ -85,6 +97,7 @@ DISTANCE: dict[str, Callable[[ClusterBuilder, Policy], float]] = {
     "CostOptimization": _nodes_in_use,
     "MakeRoom": _pods_without_room,
     "PlacementDrift": _forbidden_pods,
+    "PodLifeTime": _expired_pods,
 }
 """By strategy: 0 is perfect, less is better."""
 

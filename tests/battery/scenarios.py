@@ -16,6 +16,9 @@ from tests.failing_pods import crashing
 
 __all__ = ["CALM", "SCENARIOS", "Scenario", "excluded_pods", "random_cluster"]
 
+OLD = "2026-02-01T12:00:00Z"
+"""Older than `maxPodLifeTime`."""
+
 Scenario = Callable[[], ClusterBuilder]
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -145,6 +148,25 @@ def _() -> ClusterBuilder:
         made.claim(f"shop/data-db-{number}", volume=f"disk-{number}")
         made.volume(f"disk-{number}", claim=f"shop/data-db-{number}", zones=["a"])
     return made.stateful_set("shop/db", replicas=4, on=["n0"], claim="data", cpu="1900m", memory="7Gi")
+
+
+@scenario("pods of all ages")
+def _() -> ClusterBuilder:
+    made = zones(4).deployment("shop/new", replicas=4, on=_names(4), cpu="500m")
+    made.deployment("shop/old", replicas=4, on=_names(4), cpu="500m", created=OLD)
+    return made.stateful_set("shop/db", replicas=2, on=_names(2), cpu="500m", created=OLD)
+
+
+@scenario("old pods, of which some can't move")
+def _() -> ClusterBuilder:
+    made = zones(6).deployment("shop/web", replicas=3, on=_names(3), pod_spec=spread("web"), created=OLD)
+    made.deployment("shop/kept", replicas=2, on=_names(2), created=OLD)
+    made.budget("shop/kept", selector={"app": "kept"}, allowed=0)
+    ring = {"scheduling.x-k8s.io/pod-group": "ring"}
+    made.deployment("shop/ring", replicas=2, on=["n0", "n1"], labels=ring, created=OLD)
+    return made.deployment(
+        "shop/pair", replicas=3, on=["n3", "n4", "n5"], pod_spec=apart("pair"), created=OLD
+    )
 
 
 @scenario("StatefulSets")

@@ -14,7 +14,7 @@ from rescheduler.strategies.strategy_registry import strategies_of
 from tests.battery.executing import executed, present, rebuilt
 from tests.battery.measures import DISTANCE
 from tests.battery.scenarios import CALM, SCENARIOS
-from tests.building import merged
+from tests.building import LONG_AGO, merged
 from tests.failing_pods import container, status_of
 from tests.replay import replay
 
@@ -26,6 +26,7 @@ TOGETHER = {
         "LoadBalancing",
     ),
     "drift, spread and balance": ("PlacementDrift", "TopologySpread", "LoadBalancing"),
+    "life time, spread and balance": ("PodLifeTime", "TopologySpread", "LoadBalancing"),
     "maintenance, spread and cost": (
         "NodeMaintenance",
         "TopologySpread",
@@ -59,16 +60,16 @@ def planned(cluster, policy):
 
 
 def carried_out(cluster, made):
-    """What fails where it is runs well where it goes."""
+    """What fails where it is runs well where it goes. What was too old has a young successor."""
     after = executed(cluster, made)
+    too_old = {move.pod for move in made.moves if move.strategy == "PodLifeTime"}
+    young = {"metadata": {"creationTimestamp": LONG_AGO}}
     recovered = {move.pod for move in made.moves if move.strategy == FAILED_PODS}
     well = {"status": status_of(container(ready=True), ready=True)["pod_status"]}
     for item in present(after.objects):
-        if (
-            item["kind"] == "Pod"
-            and f"{item['metadata']['namespace']}/{item['metadata']['name']}" in recovered
-        ):
-            after.apply(merged(item, well))
+        key = f"{item['metadata'].get('namespace')}/{item['metadata']['name']}"
+        if item["kind"] == "Pod" and key in recovered | too_old:
+            after.apply(merged(item, well if key in recovered else young))
     return after
 
 

@@ -101,6 +101,7 @@ BUILT_IN_TRAITS: Final[Mapping[str, StrategyTraits]] = {
     "LoadBalancing": StrategyTraits(balances=True),
     "MakeRoom": StrategyTraits(),
     "PlacementDrift": StrategyTraits(),
+    "PodLifeTime": StrategyTraits(),
     "ResourceOptimization": StrategyTraits(balances=True),
     "TopologySpread": StrategyTraits(),
 }

@@ -13,6 +13,7 @@ from rescheduler.cli.terminal import (
     table_widths,
     wrapped,
 )
+from rescheduler.config.metric_settings import is_metric_name
 from rescheduler.planner.plan import Move, NodeLoadChange, Plan, Rejection
 from rescheduler.planner.plan_json import summary_of
 from rescheduler.planner.reasons import meaning_and_remedy
@@ -55,7 +56,7 @@ def _heading(plan: Plan, terminal: Terminal) -> Iterator[str]:
     else:
         yield terminal.bold(f"{what}.") + terminal.dim(f"  As of {taken_at}.")
     for name, load in summary_of(plan).load.items():
-        if name in _SHOWN:
+        if _is_shown(name):
             before, after = load.before, load.after
             yield from wrapped(
                 terminal,
@@ -64,6 +65,12 @@ def _heading(plan: Plan, terminal: Terminal) -> Iterator[str]:
                 f" (deviation {before.deviation:.1f} {terminal.arrow} {after.deviation:.1f})",
                 indent="",
             )
+
+
+def _is_shown(name: str) -> bool:
+    """Return whether the load of this resource is shown: cpu and memory, and what was configured to be
+    measured."""
+    return name in _SHOWN or is_metric_name(name)
 
 
 # --- moves
@@ -143,16 +150,21 @@ def _nodes(plan: Plan, terminal: Terminal) -> Iterator[str]:
     chosen = _shown_nodes(plan, terminal)
     if not chosen:
         return
-    resources = [name for name in _SHOWN if any(name in node.before for node in chosen)]
+    resources = dict.fromkeys(name for node in chosen for name in node.before if _is_shown(name))
     changes = [
         (
             node.name,
-            {name: (node.before.get(name, 0.0), node.after.get(name, 0.0)) for name in resources},
+            # What is not known of a node is not shown as nothing.
+            {
+                name: (node.before.get(name, 0.0), node.after.get(name, 0.0))
+                for name in resources
+                if name in node.before or name in _SHOWN
+            },
         )
         for node in chosen
     ]
     yield ""
-    yield from load_change_lines(terminal, resources, changes)
+    yield from load_change_lines(terminal, list(resources), changes)
     if left := len(plan.nodes) - len(chosen):
         changed = sum(map(_changes_load, plan.nodes)) - sum(map(_changes_load, chosen))
         rest = f", {changed} of them with a changed load" if changed else ", none with a changed load"

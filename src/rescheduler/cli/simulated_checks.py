@@ -26,6 +26,7 @@ from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.trusted_usage import RequestsOnlyReader, UsageReader
 from rescheduler.cluster.usage_readings import (
+    CustomReadings,
     UsageByName,
     UsageOutcome,
     UsageReading,
@@ -261,7 +262,9 @@ class _RepeatedUsage:
         pods: UsageByName = {
             key: UsageReading(used.cpu_millis, used.memory_bytes, at_s) for key, used in found.items() if used
         }
-        return UsageReadings(self.usage.source, pods)
+        why = "a simulated cluster has no Prometheus"
+        notes = tuple(f"{each.metric.name} is not balanced: {why}" for each in self.usage.custom.metrics)
+        return UsageReadings(self.usage.source, pods, custom=CustomReadings(notes=notes))
 
     async def close(self) -> None:
         pass

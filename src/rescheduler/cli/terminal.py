@@ -346,7 +346,13 @@ def load_change_lines(
     rows: list[list[Cell]] = []
     for bar in _CHANGE_BARS:
         rows = [
-            [Cell(name), *(load_change(terminal, *loads.get(each, (0.0, 0.0)), bar) for each in resources)]
+            [
+                Cell(name),
+                *(
+                    load_change(terminal, *loads[each], bar) if each in loads else Cell("unknown")
+                    for each in resources
+                ),
+            ]
             for name, loads in nodes
         ]
         width = sum(table_widths(heads, rows)) + _GAP * (len(heads) - 1)

@@ -5,6 +5,7 @@ records make the same snapshot, whatever happened before.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -26,12 +27,14 @@ from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.snapshot import (
     NO_ROW,
     AmountTable,
+    Flags,
     MoveRecord,
     PodTable,
     Snapshot,
     extended_resource_names,
 )
 from rescheduler.cluster.snapshot_tables import (
+    NodeColumns,
     NodeRows,
     PodRows,
     RecordStore,
@@ -41,7 +44,8 @@ from rescheduler.cluster.snapshot_tables import (
     pod_table,
 )
 from rescheduler.cluster.storage_decoders import STORAGE_DECODERS, StorageRecord
-from rescheduler.cluster.usage_readings import UsageByName
+from rescheduler.cluster.trusted_usage import metric_amounts
+from rescheduler.cluster.usage_readings import MetricReadings, UsageByName
 from rescheduler.cluster.workload_record import WORKLOAD_KINDS, WorkloadRecord, decode_workload
 
 __all__ = [
@@ -146,6 +150,43 @@ def pods_on_unknown_nodes(pods: PodTable) -> Iterator[str]:
         yield f"{subject} ignored because their nodes don't exist: {named}{more}"
 
 
+_SETTLING_S = 600.0
+"""How long the value of a node may still include a pod that has left it: a move, and the range of a query."""
+
+
+def _with_metrics(
+    metrics: tuple[MetricReadings, ...],
+    nodes: NodeColumns,
+    pods: PodTable,
+    moves: MigrationHistory,
+    now_s: float,
+) -> tuple[NodeColumns, PodTable, tuple[str, ...]]:
+    """Return the tables with the values of custom metrics in their last columns, and what was left out."""
+    allocatable, load = nodes.allocatable.copy(), pods.load.copy()
+    settling = _settling_nodes(moves, nodes, pods, now_s)
+    notes: list[str] = []
+    for column, readings in enumerate(metrics, allocatable.shape[1] - len(metrics)):
+        found = metric_amounts(readings, [node.name for node in nodes.records], pods, settling)
+        allocatable[:, column], load[:, column] = found.capacity, found.load
+        notes += found.notes
+    for table in (allocatable, load):
+        table.setflags(write=False)
+    return replace(nodes, allocatable=allocatable), replace(pods, load=load), tuple(notes)
+
+
+def _settling_nodes(moves: MigrationHistory, nodes: NodeColumns, pods: PodTable, now_s: float) -> Flags:
+    """Return [node]: those that a pod has left, or come to, by a move that began or ended not long ago."""
+    found = np.zeros(len(nodes.records) + 1, np.bool_)  # the last one for pods that are nowhere
+    earliest_s = now_s - _SETTLING_S
+    for move in moves.records:
+        if move.started_s is not None and move.started_s >= earliest_s:
+            found[nodes.row.get(move.source, NO_ROW)] = True
+    moved = {uid for uid, at_s in moves.recent.items() if at_s >= earliest_s} | moves.moving
+    if moved:
+        found[[pods.node[row] for row, pod in enumerate(pods.records) if pod.uid in moved]] = True
+    return found[:-1]
+
+
 class ClusterState:
     """Records of all objects: `apply_…` adds or replaces by key, `remove_…` removes, and ignores unknown
     keys."""
@@ -163,6 +204,7 @@ class ClusterState:
         self._amounts = AmountTable(set())
         self._storage = StorageStore()
         self._autoscaler_signs = AutoscalerSigns()
+        self._metrics: tuple[MetricReadings, ...] = ()
 
     def apply_pod(self, pod: PodRecord) -> None:
         self._pods.put(pod)
@@ -215,6 +257,10 @@ class ClusterState:
         measured."""
         self._pods.measure(pods)
 
+    def apply_custom_metrics(self, metrics: tuple[MetricReadings, ...]) -> None:
+        """Set the values of custom metrics, which replace all earlier ones."""
+        self._metrics = metrics
+
     def apply_autoscaler_signs(self, signs: AutoscalerSigns) -> None:
         self._autoscaler_signs = signs
 
@@ -238,10 +284,13 @@ class ClusterState:
         pod_class, classes = templates.classes.of(shared["pod_class"], amounts)
         pods = pod_table(rows, numbers, shared, nodes.row, amounts, pod_class, workload)
         moves = migration_history(self._migrations.frozen().values())
+        notes: tuple[str, ...] = ()
+        if self._metrics:
+            nodes, pods, notes = _with_metrics(self._metrics, nodes, pods, moves, now_s)
         return Snapshot(
             taken_at_s=now_s,
             resources=amounts.resources,
-            nodes=node_table(nodes, pods),
+            nodes=node_table(nodes, pods, len(amounts.metrics)),
             pods=pods,
             classes=classes,
             workloads=workloads,
@@ -257,7 +306,7 @@ class ClusterState:
             move_records=moves.records,
             namespace_annotations=self._namespace_annotations.frozen(),
             staleness_s=staleness_s,
-            assumptions=(*assumptions, *pods_on_unknown_nodes(pods)),
+            assumptions=(*assumptions, *pods_on_unknown_nodes(pods), *notes),
             autoscaler_signs=self._autoscaler_signs,
         )
 
@@ -267,8 +316,9 @@ class ClusterState:
         names = extended_resource_names(node.allocatable for node in self._nodes.nodes.frozen().values())
         names |= extended_resource_names(self._pods.templates.amounts.values())
         names |= extended_resource_names(self._pods.templates.classes.asks.values())
-        if names != self._amounts.extended:
-            self._amounts = AmountTable(names)
+        metrics = tuple(each.metric.name for each in self._metrics)
+        if names != self._amounts.extended or metrics != self._amounts.metrics:
+            self._amounts = AmountTable(names, metrics)
         return self._amounts
 
     def _controllers(self) -> Mapping[str, WorkloadRecord]:

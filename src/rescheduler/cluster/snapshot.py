@@ -127,6 +127,9 @@ class NodeTable:
     ready: Flags
     schedulable: Flags
     """Whether each node is not cordoned."""
+    metrics: int = 0
+    """How many of the last columns are custom metrics, which pods don't request: allocatable is the capacity,
+    or 0 where the metric is not known."""
 
     def __len__(self) -> int:
         return len(self.records)
@@ -185,7 +188,8 @@ class MoveRecord(NamedTuple):
 class Snapshot:
     taken_at_s: float
     resources: tuple[str, ...]
-    """Names of the resource columns: cpu (thousandths), memory, ephemeral-storage, pods, then the rest."""
+    """Names of the resource columns: cpu (thousandths), memory, ephemeral-storage, pods, then the rest, and
+    custom metrics last."""
     nodes: NodeTable
     pods: PodTable
     classes: tuple[PodClass, ...]
@@ -257,9 +261,10 @@ def extended_resource_names(amounts: Iterable[Resources | None]) -> set[str]:
 class AmountTable:
     """The amounts of all nodes or pods, for one set of columns."""
 
-    def __init__(self, extended: set[str]) -> None:
+    def __init__(self, extended: set[str], metrics: tuple[str, ...] = ()) -> None:
         self.extended = extended
-        self.resources = (*MANDATORY_RESOURCES, *sorted(extended))
+        self.metrics = metrics
+        self.resources = (*MANDATORY_RESOURCES, *sorted(extended), *metrics)
         self._column = {name: column for column, name in enumerate(self.resources)}
         self._of_new_pods: dict[Resources, Ints] = {}
 

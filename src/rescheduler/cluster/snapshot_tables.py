@@ -346,7 +346,7 @@ def pod_table(
     )
 
 
-def node_table(nodes: NodeColumns, pods: PodTable) -> NodeTable:
+def node_table(nodes: NodeColumns, pods: PodTable, metrics: int = 0) -> NodeTable:
     return _read_only(
         NodeTable(
             records=nodes.records,
@@ -356,14 +356,14 @@ def node_table(nodes: NodeColumns, pods: PodTable) -> NodeTable:
             load=sum_by_node(pods.load, pods),
             ready=nodes.ready,
             schedulable=nodes.schedulable,
+            metrics=metrics,
         )
     )
 
 
 def _rows_of_nodes(rows: PodRows, node_row: Mapping[str, int]) -> Rows:
     """Return rows by the number of a node's name; the last is for pods that count on no node."""
-    names = rows.node_names.values()
-    found = [NO_ROW if name is None else node_row.get(name, NO_ROW) for name in names]
+    found = [NO_ROW if name is None else node_row.get(name, NO_ROW) for name in rows.node_names.values()]
     return np.array([*found, NO_ROW], dtype=np.int32)
 
 

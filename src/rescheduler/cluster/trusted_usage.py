@@ -5,13 +5,19 @@ left, and too many pods would be moved. The load is the sum over the current pod
 plus the overhead of the node (kubelet, runtime, system), which stays when pods come and go.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from math import nan
 from typing import Protocol
 
+import numpy as np
+
 from kubevalues.duration import short_duration
+from rescheduler.cluster.snapshot import CPU as _CPU
+from rescheduler.cluster.snapshot import MAX_AMOUNT, NO_ROW, Flags, Floats, Ints, PodTable
 from rescheduler.cluster.usage_readings import (
+    MetricReadings,
     Smoothing,
     UsageByName,
     UsageOutcome,
@@ -20,11 +26,13 @@ from rescheduler.cluster.usage_readings import (
     UsageUnavailable,
     smooth,
 )
+from rescheduler.config.metric_settings import MetricSubject
 from rescheduler.config.policy import UsageSource
 
 __all__ = [
     "STALE_AFTER_S",
     "HotNodeHistory",
+    "MetricAmounts",
     "RequestsOnlyReader",
     "TrustedUsage",
     "UsageReader",
@@ -32,6 +40,7 @@ __all__ = [
     "fresh_usage",
     "hot_subject",
     "hot_subjects",
+    "metric_amounts",
     "node_overhead",
     "usage_for_check",
 ]
@@ -40,6 +49,8 @@ STALE_AFTER_S = 300.0
 """Seconds after which a reading is not known any more, as in Prometheus."""
 
 _NAMED = 3
+_FINE = 1e6
+"""If a capacity is below it, values are counted in millionths, so that those below 1 are exact enough."""
 _NO_AVERAGES = Smoothing()
 
 
@@ -193,6 +204,68 @@ def usage_for_check(
         readings, pods=subjects.node_of, nodes=subjects.node_uids, now_s=now_s, failure=failure
     )
     return counts, smoothing
+
+
+@dataclass(frozen=True, slots=True)
+class MetricAmounts:
+    """One custom metric as columns of whole numbers."""
+
+    capacity: Ints
+    """[node]: what is 100 %; 0 where the metric is not known."""
+    load: Ints
+    """[pod]"""
+    notes: tuple[str, ...]
+    """Which nodes are left out, and why."""
+
+
+def metric_amounts(
+    readings: MetricReadings, names: Sequence[str], pods: PodTable, settling: Flags
+) -> MetricAmounts:
+    """Return what each pod accounts for, and what each node can take. Nothing that is not known is guessed.
+
+    `names` are those of the nodes. The value of a node can't be trusted while it is `settling`: it is an
+    average over minutes, and a pod has come or gone. If pods are measured, they take their values with them.
+    """
+    metric, placed = readings.metric, pods.node != NO_ROW
+    node = pods.node[placed]
+    own = np.array([readings.pods.get(pod.key, nan) for pod in pods.records], np.float64)[placed]
+    capacity = np.array([readings.capacities.get(name, metric.capacity or nan) for name in names], np.float64)
+    left_out = {"no capacity is known": ~(capacity > 0)}
+    if metric.per is MetricSubject.NODE:
+        weight = np.nan_to_num(own) if metric.pod_query is not None else pods.load[placed, _CPU].astype(float)
+        value = np.array([readings.nodes.get(name, nan) for name in names], np.float64)
+        weights = np.bincount(node, weight, len(names))
+        left_out["there is no value"] = np.isnan(value)
+        left_out["no pod accounts for the value"] = (weights <= 0) & (value > 0)
+        left_out["a pod has left, or come, a short time ago"] = settling
+        whole = weights[node]
+        used = value[node] * np.divide(weight, whole, out=np.zeros(len(node)), where=whole > 0)
+    else:
+        measured = np.bincount(node, ~np.isnan(own), len(names))
+        left_out["no pod has a value"] = (measured == 0) & (np.bincount(node, minlength=len(names)) > 0)
+        used = np.nan_to_num(own)
+    unknown = np.logical_or.reduce(list(left_out.values()))
+    scale = _FINE if capacity[~unknown].min(initial=_FINE) < _FINE else 1.0
+    load = np.zeros(len(pods), np.int64)
+    load[placed] = _amounts(np.where(unknown[node], 0.0, used), scale)
+    # However small the capacity, it is known.
+    allocatable = np.maximum(_amounts(np.where(unknown, 0.0, capacity), scale), ~unknown)
+    return MetricAmounts(allocatable, load, tuple(_nodes_left_out(metric.name, names, left_out)))
+
+
+def _amounts(values: Floats, scale: float) -> Ints:
+    return np.rint(np.minimum(values * scale, MAX_AMOUNT)).astype(np.int64)
+
+
+def _nodes_left_out(metric: str, names: Sequence[str], left_out: Mapping[str, Flags]) -> Iterator[str]:
+    """Yield each reason once, with the nodes for which no earlier one holds."""
+    named = np.zeros(len(names), np.bool_)
+    for why, nodes in left_out.items():
+        found = [names[row] for row in np.flatnonzero(nodes & ~named).tolist()]
+        named |= nodes
+        if found:
+            count = "1 node" if len(found) == 1 else f"{len(found)} nodes"
+            yield f"{metric}: LoadBalancing leaves out {count} ({_first(found)}), because {why}"
 
 
 class UsageReader(Protocol):

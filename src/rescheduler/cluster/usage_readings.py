@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from rescheduler.cluster.snapshot import Flags, Floats, Ints, map_in_slices, slices
+from rescheduler.config.metric_settings import CustomMetric
 from rescheduler.config.policy import Policy, UsageSource
 
 __all__ = [
@@ -21,7 +22,10 @@ __all__ = [
     "CPU",
     "MAX_READING",
     "MEMORY",
+    "NO_CUSTOM_READINGS",
     "UNKNOWN",
+    "CustomReadings",
+    "MetricReadings",
     "Smoothing",
     "UsageAverage",
     "UsageAverages",
@@ -30,6 +34,7 @@ __all__ = [
     "UsageReading",
     "UsageReadings",
     "UsageUnavailable",
+    "balanced_metrics",
     "effective_usage_source",
     "smooth",
 ]
@@ -52,6 +57,30 @@ UsageByName = Mapping[str, UsageReading]
 
 
 @dataclass(frozen=True, slots=True)
+class MetricReadings:
+    """The values of one custom metric. Nodes and pods that are missing have no value."""
+
+    metric: CustomMetric
+    nodes: Mapping[str, float] = field(default_factory=dict)
+    pods: Mapping[str, float] = field(default_factory=dict)
+    """Values by `namespace/name`: of `query`, or of `podQuery`."""
+    capacities: Mapping[str, float] = field(default_factory=dict)
+    """Values of `capacityQuery`, by node."""
+
+
+@dataclass(frozen=True, slots=True)
+class CustomReadings:
+    """What was read of all custom metrics that are balanced."""
+
+    metrics: tuple[MetricReadings, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Which metrics could not be read and why, and values that were left out."""
+
+
+NO_CUSTOM_READINGS = CustomReadings()
+
+
+@dataclass(frozen=True, slots=True)
 class UsageReadings:
     """All readings of one request. Pods and nodes that are missing were not measured."""
 
@@ -60,6 +89,7 @@ class UsageReadings:
     nodes: UsageByName = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     """What was left out because it made no sense, and what the source itself warned of."""
+    custom: CustomReadings = NO_CUSTOM_READINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +99,7 @@ class UsageUnavailable:
     source: UsageSource
     why: str
     """What failed, why, and what to do, in whole sentences."""
+    custom: CustomReadings = NO_CUSTOM_READINGS
 
 
 UsageOutcome = UsageReadings | UsageUnavailable
@@ -84,6 +115,12 @@ def effective_usage_source(policy: Policy) -> UsageSource:
     if policy.usage_source is not UsageSource.AUTO:
         return policy.usage_source
     return UsageSource.PROMETHEUS if policy.prometheus.url else UsageSource.METRICS
+
+
+def balanced_metrics(policy: Policy) -> tuple[CustomMetric, ...]:
+    """Return the custom metrics that some profile balances."""
+    named = {name for profile in policy.every_profile for name in profile.balance_resources}
+    return tuple(each for each in policy.custom_metrics if each.name in named)
 
 
 CPU, MEMORY, AT_S = range(3)

@@ -11,9 +11,10 @@ from typing import Any, Final
 from kubevalues import can_match, can_overlap
 from kubevalues.duration import short_duration
 from rescheduler.api.podmigration import FAILED_PODS, STRATEGY_ENTRY_POINTS, Handover
+from rescheduler.config.metric_settings import Prometheus, balanced_resource, is_metric_name
 from rescheduler.config.notification_settings import sink_faults
 from rescheduler.config.policy import LeaderElection, Policy, UsageSource
-from rescheduler.config.policy_blocks import Prometheus, is_confidential, settings
+from rescheduler.config.policy_blocks import is_confidential, settings
 
 __all__ = [
     "BUILT_IN_STRATEGIES",
@@ -154,8 +155,10 @@ def contradictions(policy: Policy, doubtful: Set[str]) -> Iterator[ConfigFault]:
         ("strategyNodeSelectors",): _unmatchable_selectors,
         ("namespaceSelector",): _unmatchable_namespaces,
         ("nodeSelector",): _unmatchable_nodes,
-        ("usageSource", "prometheus"): _missing_prometheus_url,
+        ("usageSource", "prometheus", "customMetrics"): _missing_prometheus_url,
         ("prometheus",): _unencrypted_token,
+        ("balanceResources", "customMetrics"): _unknown_metrics,
+        ("customMetrics",): _repeated_metrics,
         ("notifications",): _invalid_sinks,
         (): _invalid_handovers,
     }
@@ -241,11 +244,27 @@ def _missing_prometheus_url(policy: Policy) -> Iterator[ConfigFault]:
         return
     if policy.usage_source is UsageSource.PROMETHEUS:
         why = "usageSource is prometheus"
+    elif policy.custom_metrics:
+        why = "customMetrics are read from there"
     elif policy.prometheus != Prometheus():
         why = "the other settings of this block have no effect without it"
     else:
         return
     yield ConfigFault(("prometheus", "url"), MISSING, f"the address of Prometheus is required, because {why}")
+
+
+def _unknown_metrics(policy: Policy) -> Iterator[ConfigFault]:
+    known = {each.name for each in policy.custom_metrics}
+    for place, name in enumerate(policy.balance_resources):
+        if is_metric_name(name) and name not in known:
+            yield ConfigFault(("balanceResources", place), name, balanced_resource().allowed)
+
+
+def _repeated_metrics(policy: Policy) -> Iterator[ConfigFault]:
+    names = [each.name for each in policy.custom_metrics]
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            yield ConfigFault(("customMetrics", place, "name"), name, "each name only once")
 
 
 def _unencrypted_token(policy: Policy) -> Iterator[ConfigFault]:
@@ -298,6 +317,7 @@ BUILT_IN_STRATEGIES = frozenset(
         "MakeRoom",
         "NodeMaintenance",
         "PlacementDrift",
+        "PodLifeTime",
         "ResourceOptimization",
         "TopologySpread",
     }

@@ -6,12 +6,13 @@ says why: it must not move pods that the descheduler would have left alone.
 
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from itertools import combinations
 from typing import Any, Final
 
 import yaml
 
-from kubevalues import Requirement, Selector, SelectorOperator, can_overlap, parse_selector
+from kubevalues import Selector, can_overlap, parse_selector
 from kubevalues.duration import short_duration
 from rescheduler.config.config_loader import load_content
 from rescheduler.config.config_validation import BUILT_IN_STRATEGIES, FieldPath, escape_unprintable, path_text
@@ -33,16 +34,12 @@ from rescheduler.config.profiles import PROFILE_SETTINGS
 
 __all__ = ["convert_descheduler_policy"]
 
-_HEADER: Final = "Converted from a DeschedulerPolicy by `rescheduler config from-descheduler`."
-_MANUAL_STEP: Final = "Check it with `rescheduler plan --config FILE` before you let it move pods."
+_HEADER: Final = (
+    "Converted from a DeschedulerPolicy by `rescheduler config from-descheduler`.",
+    "Check it with `rescheduler plan --config FILE` before you let it move pods.",
+)
 _MAX_RESTARTS: Final = 1000
 _RETRIES: Final = 3
-_NEGATED: Final = {
-    SelectorOperator.IN: SelectorOperator.NOT_IN,
-    SelectorOperator.NOT_IN: SelectorOperator.IN,
-    SelectorOperator.EXISTS: SelectorOperator.DOES_NOT_EXIST,
-    SelectorOperator.DOES_NOT_EXIST: SelectorOperator.EXISTS,
-}
 
 
 def convert_descheduler_policy(content: bytes, source: str) -> tuple[str, list[str]]:
@@ -149,8 +146,7 @@ class _Conversion:
                 where = (*plugin.path, setting_name(name), "include")
                 self._note(where, "strategies are not limited to namespaces", protects=True)
         if getattr(plugin.args, "label_selector", None) is not None:
-            where = (*plugin.path, "labelSelector")
-            self._note(where, "strategies are not limited to some pods", protects=True)
+            self._note((*plugin.path, "labelSelector"), "a strategy is for all pods", protects=True)
 
     def _exclude_namespaces(self, names: Iterable[str]) -> None:
         self._excluded += [name for name in names if name not in self._excluded]
@@ -159,8 +155,7 @@ class _Conversion:
         self._filter(plugin)
         self._prefer(Preference.DUPLICATES)
         if plugin.args.exclude_owner_kinds:
-            where = (*plugin.path, "excludeOwnerKinds")
-            self._note(where, "owner kinds can't be excluded", protects=True)
+            self._note((*plugin.path, "excludeOwnerKinds"), "owner kinds can't be excluded", protects=True)
 
     def _anti_affinity(self, plugin: DeschedulerPlugin) -> None:
         self._filter(plugin)
@@ -173,8 +168,7 @@ class _Conversion:
         if SpreadAction.SOFT in plugin.args.constraints:
             self._prefer(Preference.POD_TOPOLOGY_SPREAD)
         if not plugin.args.topology_balance_node_fit:
-            where = (*plugin.path, "topologyBalanceNodeFit")
-            self._note(where, "a pod moves only if it fits elsewhere, always")
+            self._note((*plugin.path, "topologyBalanceNodeFit"), "a pod moves only if it fits elsewhere")
 
     def _node_affinity(self, plugin: DeschedulerPlugin) -> None:
         self._filter(plugin)
@@ -215,7 +209,7 @@ class _Conversion:
         self._is_measured |= usage.metrics_server or usage.source is not None
         if usage.prometheus:
             where = (*plugin.path, "metricsUtilization", "prometheus", "query")
-            self._note(where, "prometheus.cpuQuery and memoryQuery return cores and bytes per pod; left out")
+            self._note(where, "left out: add it to customMetrics, with one value per label node")
         if args.number_of_nodes:
             self._note((*plugin.path, "numberOfNodes"), "acts on one underused node, too")
         if args.eviction_limits:
@@ -231,10 +225,24 @@ class _Conversion:
                 self._note((*plugin.path, setting_name(name)), why)
 
     def _life_time(self, plugin: DeschedulerPlugin) -> None:
-        why = (
-            "pods are moved to better nodes, never restarted for their age or state; to restart a workload, "
-        )
-        self._note(plugin.path, f"{why}use `kubectl rollout restart`; failing pods: failedPods")
+        args, age_s = plugin.args, plugin.args.max_pod_life_time_seconds
+        self._exclude_namespaces(args.namespaces.exclude)
+        by_state = args.conditions or args.exit_codes or (args.states and "Running" not in args.states)
+        if by_state or set(args.states) - {"Running"} or age_s is None:
+            self._note(plugin.path, "running pods are moved for their age alone; failing pods: failedPods")
+        if by_state or age_s is None:
+            return
+        self._enable("PodLifeTime")
+        made = {
+            "maxPodLifeTime": short_duration(timedelta(seconds=max(age_s, 60))),
+            "namespaces": list(args.namespaces.include),
+            "podSelector": str(args.label_selector or ""),
+            "includedOwnerKinds": list(args.owner_kinds.include),
+            "excludedOwnerKinds": list(args.owner_kinds.exclude),
+        }
+        made = {name: value for name, value in made.items() if value}
+        if self._args.setdefault("podLifeTime", made) != made:
+            self._note(plugin.path, "PodLifeTime has one set of arguments", protects=True)
 
     def _restarts(self, plugin: DeschedulerPlugin) -> None:
         threshold = plugin.args.pod_restart_threshold
@@ -279,8 +287,8 @@ class _Conversion:
         if args.priority_threshold.value is not None:
             self._args["maxPriority"] = max(args.priority_threshold.value - 1, -(2**31))
         if args.priority_threshold.name:
-            why = "set maxPriority to one less than the value of this PriorityClass"
-            self._note((*path, "priorityThreshold", "name"), why, protects=True)
+            where = (*path, "priorityThreshold", "name")
+            self._note(where, "set maxPriority to one less than its value", protects=True)
         if args.min_replicas is not None:
             self._args["minReplicasForEvict"] = max(1, args.min_replicas)
         if args.min_pod_age is not None:
@@ -292,11 +300,10 @@ class _Conversion:
 
     def _only_pods(self, chosen: Selector, path: FieldPath) -> None:
         """Exclude all other pods, which a selector can say only if it has one requirement."""
-        if len(chosen.requirements) != 1:
+        others = chosen.requirements[0].negation if len(chosen.requirements) == 1 else None
+        if others is None:
             self._note(path, "excludedPodSelector can't exclude all other pods", protects=True)
             return
-        (wanted,) = chosen.requirements
-        others = Requirement(wanted.key, _NEGATED[wanted.operator], wanted.values)
         self._args["excludedPodSelector"] = str(Selector.of([others]))
 
     def _protections(self, args: Any, path: FieldPath) -> None:
@@ -329,8 +336,7 @@ class _Conversion:
         if (total := policy.max_no_of_pods_to_evict_total) is not None:
             self._args |= {"maxReschedulePods": total} if total else {"dryRun": True}
         if policy.max_no_of_pods_to_evict_per_node is not None:
-            why = "see maxConcurrentPerNode, which limits at any time and not per check"
-            self._note(("maxNoOfPodsToEvictPerNode",), why)
+            self._note(("maxNoOfPodsToEvictPerNode",), "see maxConcurrentPerNode, a limit at any time")
         if policy.max_no_of_pods_to_evict_per_namespace is not None:
             self._note(("maxNoOfPodsToEvictPerNamespace",), "namespaces get fair shares of maxReschedulePods")
         if (seconds := policy.grace_period_seconds) is not None:
@@ -340,8 +346,7 @@ class _Conversion:
                 self._note(("gracePeriodSeconds",), "0 would delete pods before they stop; left out")
 
     def _usage(self, policy: DeschedulerPolicy) -> None:
-        """Set the usage source: the descheduler counts requests unless a plugin asks for metrics; we
-        measure."""
+        """Set the usage source: the descheduler counts requests unless a plugin asks for metrics."""
         server = next(
             (each for each in policy.metrics_providers if each.source is MetricsSource.PROMETHEUS), None
         )
@@ -352,16 +357,16 @@ class _Conversion:
         elif server is not None and server.prometheus.url:
             self._args |= {"usageSource": "prometheus", "prometheus": {"url": server.prometheus.url}}
             if server.prometheus.auth_token:
-                why = "mount the Secret into the daemon and set prometheus.bearerTokenFile"
-                self._note(("metricsProviders",), why)
+                self._note(("metricsProviders",), "mount the Secret, and set prometheus.bearerTokenFile")
         else:
             self._args["usageSource"] = "metrics"
 
     def _finish(self, policy: DeschedulerPolicy) -> None:
         if "LoadBalancing" in self._strategies and "CostOptimization" in self._strategies:
             self._strategies.remove("CostOptimization")
-            why = "HighNodeUtilization left out: it empties nodes that LowNodeUtilization would fill"
-            self._note((), why)
+            self._note(
+                (), "HighNodeUtilization left out: it empties nodes that LowNodeUtilization would fill"
+            )
         if policy.node_selector is not None and not policy.node_selector.selects_everything:
             nodes = dict.fromkeys(self._strategies, str(policy.node_selector))
             self._args["strategyNodeSelectors"] = nodes
@@ -387,13 +392,8 @@ class _Conversion:
             "kind": "KubeSchedulerConfiguration",
             "profiles": [{"pluginConfig": [{"name": "Rescheduler", "args": each}]} for each in profiles],
         }
-        comments = [_HEADER, _MANUAL_STEP]
-        if self.notes:
-            comments += ["", "Without a counterpart, or different:"]
-        lines = [*comments, *(line for note in self.notes for line in _wrapped(note))]
+        lines = [*_HEADER, *(("", "Without a counterpart, or different:") if self.notes else ())]
+        for note in self.notes:
+            lines += textwrap.wrap(note, 100, initial_indent="- ", subsequent_indent="  ")
         head = "".join(f"# {line}".rstrip() + "\n" for line in lines)
         return head + yaml.safe_dump(document, sort_keys=False)
-
-
-def _wrapped(note: str) -> list[str]:
-    return textwrap.wrap(note, 100, initial_indent="- ", subsequent_indent="  ")

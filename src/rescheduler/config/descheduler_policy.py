@@ -24,6 +24,7 @@ from rescheduler.config.setting_rules import (
     integer,
     number,
     one_of,
+    owner_kind,
     plugin_arguments,
     resource_name,
     selector,
@@ -91,10 +92,6 @@ class ExtraPodProtection(StrEnum):
     RESOURCE_CLAIMS = "PodsWithResourceClaims"
 
 
-class EvictionMode(StrEnum):
-    ONLY_THRESHOLDS = "OnlyThresholdingResources"
-
-
 def _label_selector() -> SettingRule:
     def read(value: object) -> Selector:
         if not isinstance(value, dict):
@@ -113,8 +110,8 @@ _Text = Annotated[str, text()]
 _Map = Annotated[Mapping[str, Any], plugin_arguments()]
 _Pods = Annotated[Selector | None, _label_selector()]
 _Percents = Mapping[Annotated[str, resource_name()], Annotated[float, number(0, 100)]]
-
-
+_EvictionMode = Annotated[str, text("OnlyThresholdingResources", r"OnlyThresholdingResources")]
+_OwnerKind = Annotated[str, owner_kind()]
 T = TypeVar("T")
 
 
@@ -203,7 +200,7 @@ class _LowArgs:
 class _HighArgs:
     thresholds: _Percents
     number_of_nodes: _Count = None
-    eviction_modes: tuple[Annotated[EvictionMode, one_of(EvictionMode)], ...] = ()
+    eviction_modes: tuple[_EvictionMode, ...] = ()
     evictable_namespaces: _Names = field(default_factory=_Names)
 
 
@@ -214,8 +211,14 @@ class _DuplicatesArgs:
 
 
 @_block
+class _OwnerKinds(_Names):
+    include: tuple[_OwnerKind, ...] = ()
+    exclude: tuple[_OwnerKind, ...] = ()
+
+
+@_block
 class _LifeTimeArgs(_PodFilter):
-    owner_kinds: _Map = field(default_factory=dict)
+    owner_kinds: _OwnerKinds = field(default_factory=_OwnerKinds)
     max_pod_life_time_seconds: _Count = None
     states: tuple[_Text, ...] = ()
     conditions: tuple[_Map, ...] = ()

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from kubevalues import EVERYTHING, NOTHING, Selector
 from rescheduler.api.podmigration import Handover
+from rescheduler.config.metric_settings import CustomMetric, Prometheus, balanced_resource
 from rescheduler.config.move_limits import MovesPerHour, Window
 from rescheduler.config.notification_settings import NotificationSink
 from rescheduler.config.policy_blocks import (
@@ -21,7 +22,7 @@ from rescheduler.config.policy_blocks import (
     EvacuationSignal,
     MakeRoomPolicy,
     PlacementDriftPolicy,
-    Prometheus,
+    PodLifeTimePolicy,
 )
 from rescheduler.config.setting_rules import (
     InvalidSetting,
@@ -36,7 +37,6 @@ from rescheduler.config.setting_rules import (
     owner_kind,
     plugin_arguments,
     request_rate,
-    resource_name,
     selector,
     strategy_name,
     text,
@@ -207,8 +207,11 @@ class Policy:
     # What is measured and compared.
     dry_run: Flag = False
     """Plan and report, but move nothing."""
-    balance_resources: tuple[Annotated[str, resource_name()], ...] = ("cpu", "memory")
-    """Resources whose load LoadBalancing evens out."""
+    balance_resources: tuple[Annotated[str, balanced_resource()], ...] = ("cpu", "memory")
+    """Resources whose load LoadBalancing evens out, and names of `customMetrics`."""
+    custom_metrics: tuple[CustomMetric, ...] = ()
+    """Metrics that Prometheus provides beside the usage of cpu and memory, such as pressure (PSI), disk and
+    network. Those in `balanceResources` are read at every check."""
     usage_source: Annotated[UsageSource, one_of(UsageSource)] = UsageSource.AUTO
     """Source of load. `auto` uses Prometheus if its `url` is set, otherwise the metrics API if it is
     available, otherwise requests. Pods without measurements count with their requests."""
@@ -230,6 +233,8 @@ class Policy:
     """Room for pods that can't be scheduled (MakeRoom)."""
     placement_drift: PlacementDriftPolicy = field(default_factory=PlacementDriftPolicy)
     """Pods on nodes that they would not be scheduled to today (PlacementDrift)."""
+    pod_life_time: PodLifeTimePolicy = field(default_factory=PodLifeTimePolicy)
+    """Pods that are moved because of their age (PodLifeTime)."""
     node_autoscaler: Annotated[NodeAutoscaler, one_of(NodeAutoscaler)] = NodeAutoscaler.AUTO
     """Component that removes nodes that are not needed. `auto` detects Karpenter and the cluster autoscaler.
     With one, LoadBalancing does not refill nodes that it would remove. CostOptimization empties only nodes

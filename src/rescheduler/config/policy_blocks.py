@@ -1,4 +1,4 @@
-"""Blocks of settings (node cost, room, drift, Prometheus), and how settings describe themselves.
+"""Blocks of settings (node cost, room, drift, life time), and how settings describe themselves.
 
 Names, types, allowed values and descriptions are read from the configuration classes. Error messages,
 `config show` and the reference table all use them.
@@ -16,15 +16,19 @@ from functools import cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
+from kubevalues import EVERYTHING, Selector
 from rescheduler.config.setting_rules import (
     InvalidSetting,
     SettingRule,
     duration,
     integer,
     label_key,
+    namespace,
     number,
     one_of,
+    owner_kind,
     resource_name,
+    selector,
     text,
 )
 
@@ -36,8 +40,8 @@ __all__ = [
     "EvacuationUrgency",
     "MakeRoomPolicy",
     "PlacementDriftPolicy",
+    "PodLifeTimePolicy",
     "Preference",
-    "Prometheus",
     "RoomWithAutoscaler",
     "Setting",
     "SettingSchema",
@@ -302,19 +306,21 @@ class PlacementDriftPolicy:
     """Minimum improvement of the score, as a share of the highest score, for which a pod moves."""
 
 
-_LONGEST_QUERY = 4000
-"""The longest query in characters: it is part of a URL, whose length servers limit."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodLifeTimePolicy:
+    __pydantic_config__ = BLOCK_CONFIG
 
-
-def _query() -> SettingRule:
-    def read(value: object) -> str:
-        if not isinstance(value, str) or not value.strip() or len(value) > _LONGEST_QUERY:
-            raise InvalidSetting
-        if not all(character.isprintable() or character in "\n\t" for character in value):
-            raise InvalidSetting
-        return value
-
-    return SettingRule("string", f"a query in PromQL of at most {_LONGEST_QUERY} characters", read)
+    max_pod_life_time: Annotated[timedelta, duration(timedelta(minutes=1))] = timedelta(days=7)
+    """Age from which pods are moved, since their creation; `168h` is a week."""
+    namespaces: tuple[Annotated[str, namespace()], ...] = ()
+    """Namespaces it applies to; empty means all."""
+    pod_selector: Annotated[Selector, selector("pods", "app=web,tier in (a,b)")] = EVERYTHING
+    """Pods it applies to; empty means all."""
+    included_owner_kinds: tuple[Annotated[str, owner_kind()], ...] = ()
+    """Kinds of owners it applies to, such as `Deployment` or `ReplicaSet` (`Pod` for pods without one); empty
+    means all."""
+    excluded_owner_kinds: tuple[Annotated[str, owner_kind()], ...] = ()
+    """Kinds of owners it does not apply to."""
 
 
 def http_address(example: str) -> SettingRule:
@@ -335,41 +341,6 @@ def _is_address(value: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # a port or an IPv6 address that is none
         return False
-
-
-# What the kubelets' cAdvisor reports, as every common set-up collects it. A container that has restarted, or
-# that two jobs collect, is there twice and counts once. Series without a container are totals of a pod or of
-# the node, and `POD` is the pause container.
-_CONTAINERS = 'container!="",container!="POD"'
-_NODE = 'id="/"'
-_CPU, _MEMORY = "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
-
-_CPU_QUERY = (
-    "sum by (namespace, pod) (max by (namespace, pod, container) "
-    f"(rate({_CPU}{{{_CONTAINERS}}}[5m]))) or max by (node) (rate({_CPU}{{{_NODE}}}[5m]))"
-)
-_MEMORY_QUERY = (
-    "sum by (namespace, pod) (max by (namespace, pod, container) "
-    f"({_MEMORY}{{{_CONTAINERS}}})) or max by (node) ({_MEMORY}{{{_NODE}}})"
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prometheus:
-    __pydantic_config__ = BLOCK_CONFIG
-
-    url: Annotated[str | None, http_address("http://prometheus.monitoring:9090")] = None
-    """Address of Prometheus or a server with the same HTTP API; unset means there is none."""
-    cpu_query: Annotated[str, _query()] = _CPU_QUERY
-    """Cores in use: one value per `namespace` and `pod`, and optionally one per `node`."""
-    memory_query: Annotated[str, _query()] = _MEMORY_QUERY
-    """Bytes in use, with the same labels as `cpuQuery`."""
-    bearer_token_file: Annotated[str | None, text("the path of a file")] = None
-    """File with the bearer token, sent over https only; read again every minute."""
-    ca_file: Annotated[str | None, text("the path of a file")] = None
-    """File with the trusted CA certificates; unset means those of the system."""
-    timeout: Annotated[timedelta, duration(timedelta(seconds=1))] = timedelta(seconds=15)
-    """How long a query may take."""
 
 
 def is_confidential(url: str, proxy: str = "") -> bool:

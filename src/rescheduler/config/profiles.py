@@ -23,7 +23,7 @@ PROFILE_SETTINGS = frozenset(
         "imbalance_threshold", "include_bare_pods", "include_jobs", "include_local_storage", "make_room",
         "max_moves_per_hour", "max_priority", "max_reschedule_pods", "memory_threshold", "min_gain",
         "min_pod_age", "min_replicas_for_evict", "move_under_zero_budget", "namespace_selector",
-        "node_selector", "placement_drift", "strategy_args", "strategy_node_selectors",
+        "node_selector", "placement_drift", "pod_life_time", "strategy_args", "strategy_node_selectors",
     }
 )  # fmt: skip
 """Settings that each profile has for itself. The others hold for all, and only the first profile has them."""

@@ -22,7 +22,7 @@ import numpy as np
 from rescheduler.api.podmigration import Migration, MigrationPhase, traits_of
 from rescheduler.cluster.snapshot import NO_ROW, PodTable, Rows, Snapshot, profile_of
 from rescheduler.cluster.snapshot_tables import group_by_node, sum_by_node
-from rescheduler.cluster.sources.usage_sources import usage_reader
+from rescheduler.cluster.sources.usage_sources import measures_the_same, usage_reader
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.cluster.trusted_usage import HotNodeHistory, UsageReader, usage_for_check
@@ -247,7 +247,7 @@ class Checker:
             return self._fixed_usage
         if self._reader is not None:
             before, reader = self._reader
-            if (before.usage_source, before.prometheus) == (policy.usage_source, policy.prometheus):
+            if measures_the_same(before, policy):
                 return reader
             self._reader = None
             await reader.close()
@@ -303,7 +303,7 @@ class _Planning:
             half_life_s=policy.usage_half_life.total_seconds(),
             smoothing=self.history.smoothing,
         )
-        self.cluster.measure(usage.pods, usage.notes)
+        self.cluster.measure(usage.pods, usage.notes, outcome.custom)
         snapshot = self.cluster.snapshot(now_s)
         expected = expected_snapshot(snapshot, under_way)
         failures: list[Rejection] = []
@@ -313,7 +313,10 @@ class _Planning:
             for number, (profile, own) in enumerate(by_profile)
             for subject in too_hot_nodes(expected, profile, own, failures, profile=number)
         ]
-        history = _CheckHistory(smoothing, self.history.heat.after(hot, usage.source))
+        # Custom metrics are measured also where usage is not.
+        is_measured = usage.source is not UsageSource.REQUESTS or not outcome.custom.metrics
+        source = usage.source if is_measured else UsageSource.PROMETHEUS
+        history = _CheckHistory(smoothing, self.history.heat.after(hot, source))
         began_s = time.perf_counter()
         made = build_plan(
             expected,

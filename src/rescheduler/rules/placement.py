@@ -389,8 +389,12 @@ class Placement:
         if number == ITSELF:
             return pods.requests[pod], pods.load[pod]
         asks = self.snapshot.classes[pods.pod_class[pod]].asks
-        if not pods.measured[pod]:
+        metrics = self.snapshot.nodes.metrics
+        if not pods.measured[pod] and not metrics:
             return asks, asks
         load = asks.copy()
-        load[[CPU, MEMORY]] = pods.load[pod, [CPU, MEMORY]]
+        if pods.measured[pod]:
+            load[[CPU, MEMORY]] = pods.load[pod, [CPU, MEMORY]]
+        if metrics:
+            load[-metrics:] = pods.load[pod, -metrics:]
         return asks, load

@@ -4,13 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, Final
 
 import numpy as np
 
 from rescheduler.api.podmigration import traits_of
-from rescheduler.cluster.node_record import REMOVAL_TAINTS, Taint, leaving_because
-from rescheduler.cluster.pod_record import NODE_BOUND_KINDS
+from rescheduler.cluster.node_record import REMOVAL_TAINTS, Taint
 from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW, Flags, Floats, Indices, Ints, PodsByWorkload
 from rescheduler.config.policy_blocks import PlacementDriftPolicy, Preference
 from rescheduler.rules.preference_scores import MAX_NODE_SCORE, NodeScores, lower_is_better
@@ -19,11 +18,17 @@ from rescheduler.rules.taint_toleration import shown_taint, untolerated
 from rescheduler.strategies.cost_optimization import node_prices
 from rescheduler.strategies.fair_shares import interleave_namespaces
 from rescheduler.strategies.strategy import Proposal, ProposedMove, View
-from rescheduler.strategies.target_search import PodUnit, complete_units, find_targets, least_loaded
+from rescheduler.strategies.target_search import (
+    PodUnit,
+    complete_units,
+    find_targets,
+    in_turn,
+    is_wholly_among,
+    least_loaded,
+    unbound_pods,
+)
 
 __all__ = ["PlacementDrift"]
-
-T = TypeVar("T")
 
 _CONDITION_TAINTS: Final = "node.kubernetes.io/"
 """The control plane adds these taints for a time: cordoned, not ready, out of memory."""
@@ -58,12 +63,12 @@ class PlacementDrift:
 
 def _leave_forbidden_nodes(view: View, survey: "_DriftSurvey") -> Iterator[Proposal]:
     drifted = survey.forbidden()
-    waiting = [unit for unit in complete_units(view, drifted) if _is_wholly_drifted(view, unit, drifted)]
+    waiting = [unit for unit in complete_units(view, drifted) if is_wholly_among(view, unit, drifted)]
     pods = view.snapshot.pods
     waiting.sort(key=lambda unit: (max(int(pods.priority[pod]) for pod in unit), unit))
     if sum(map(len, waiting)) > view.room:
         waiting = list(interleave_namespaces(waiting, lambda unit: pods.records[unit[0]].namespace))
-    waiting = _in_turn(view, waiting, _MOST_UNPLACED)
+    waiting = in_turn(view, waiting, _MOST_UNPLACED)
     no_target: set[tuple[int, int]] = set()
     unplaced = 0
     while waiting and view.room > 0 and unplaced < _MOST_UNPLACED:
@@ -81,25 +86,6 @@ def _leave_forbidden_nodes(view: View, survey: "_DriftSurvey") -> Iterator[Propo
         for unit in _in_order_of_targets(batch, found.targets):
             moves = (ProposedMove(pod, found.targets[pod], drifted[pod], 1 / len(drifted)) for pod in unit)
             yield Proposal(tuple(moves))
-
-
-def _in_turn(view: View, items: list[T], most: int) -> list[T]:
-    """Return the same items; if they are too many for one check, each check begins with others."""
-    if len(items) <= most:
-        return items
-    check = int(view.snapshot.taken_at_s // view.policy.rescheduling_interval.total_seconds())
-    first = check * most % len(items)
-    return items[first:] + items[:first]
-
-
-def _is_wholly_drifted(view: View, unit: PodUnit, drifted: dict[int, str]) -> bool:
-    """Return whether all pods of the unit have to leave: no pod moves that may stay where it is."""
-    if all(pod in drifted for pod in unit):
-        return True
-    for pod in unit:
-        if pod in drifted:
-            view.report_staying(pod, "GroupIncomplete", "its whole group would have to move")
-    return False
 
 
 def _in_order_of_targets(units: Sequence[PodUnit], targets: dict[int, int]) -> list[PodUnit]:
@@ -171,15 +157,8 @@ class _DriftSurvey:
         self.view = view
         self._setting = view.policy.placement_drift
         self.min_gain = max(self._setting.min_gain, view.policy.min_gain)
-        nodes = view.snapshot.nodes
-        stays = np.array([not leaving_because(node) for node in nodes.records], np.bool_)
-        sources: Flags = view.nodes & nodes.ready & ~view.being_emptied & stays
-        # Row -1, no node, finds the last place, which is False.
-        at_source = np.append(sources, False)[view.placement.position]
-        bound = np.array([each.kind in NODE_BOUND_KINDS for each in view.snapshot.workloads], np.bool_)
-        is_bound = np.append(bound, False)[view.snapshot.pods.workload]
-        self._rows: Indices = np.flatnonzero(at_source & ~is_bound)
-        """Pods that may have drifted: never those that belong to their node."""
+        self._rows: Indices = unbound_pods(view)
+        """Pods that may have drifted."""
         self._classes: Ints = np.unique(view.snapshot.pods.pod_class[self._rows]).astype(np.int64)
 
     def kind(self, pod: int) -> tuple[int, int]:
@@ -273,7 +252,7 @@ class _DriftSurvey:
                     group[may_gain].tolist(), position[group[may_gain]].tolist(), strict=True
                 ):
                     alike[number, node].append(pod)
-        return _in_turn(self.view, list(alike.values()), _MOST_SCORED)[:_MOST_SCORED]
+        return in_turn(self.view, list(alike.values()), _MOST_SCORED)[:_MOST_SCORED]
 
     def _may_gain(self, number: int, group: Indices) -> Flags:
         """Return [pod of the group], all of that class: whether it may be better off on another node."""

@@ -34,6 +34,7 @@ _BUILT_IN: Final = {
     "MakeRoom": "rescheduler.strategies.make_room:MakeRoom",
     "NodeMaintenance": "rescheduler.strategies.node_maintenance:NodeMaintenance",
     "PlacementDrift": "rescheduler.strategies.placement_drift:PlacementDrift",
+    "PodLifeTime": "rescheduler.strategies.pod_life_time:PodLifeTime",
     "ResourceOptimization": "rescheduler.strategies.resource_optimization:ResourceOptimization",
     "TopologySpread": "rescheduler.strategies.topology_spread:TopologySpread",
 }

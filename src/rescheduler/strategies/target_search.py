@@ -5,14 +5,16 @@ a pod finds no target because an earlier pod took it, the earlier pod looks for 
 nowhere, a pod that need not move may be displaced to make room.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 
-from rescheduler.cluster.pod_record import is_rescheduler_pod
+from rescheduler.cluster.node_record import leaving_because
+from rescheduler.cluster.pod_record import NODE_BOUND_KINDS, is_rescheduler_pod
 from rescheduler.cluster.snapshot import Flags, Floats, Indices, NodeTable
 from rescheduler.rules.rule_check import SchedulerRule
 from rescheduler.strategies.strategy import View
@@ -27,10 +29,15 @@ __all__ = [
     "find_displacement",
     "find_targets",
     "free_after",
+    "in_turn",
+    "is_wholly_among",
     "least_loaded",
     "share_of_node",
     "tightest_fit",
+    "unbound_pods",
 ]
+
+T = TypeVar("T")
 
 PodUnit = tuple[int, ...]
 """Pods that move together or not at all: usually one."""
@@ -66,10 +73,44 @@ def complete_units(view: View, pods: Iterable[int]) -> list[PodUnit]:
     return complete
 
 
+def is_wholly_among(view: View, unit: PodUnit, wanted: Container[int]) -> bool:
+    """Return whether all pods of the unit are wanted elsewhere: no pod moves that may stay where it is."""
+    if all(pod in wanted for pod in unit):
+        return True
+    for pod in unit:
+        if pod in wanted:
+            view.report_staying(pod, "GroupIncomplete", "its whole group would have to move")
+    return False
+
+
+def unbound_pods(view: View) -> Indices:
+    """Return the pods on the strategy's nodes that are Ready and stay, without those that belong to their
+    node."""
+    nodes = view.snapshot.nodes
+    stays = np.array([not leaving_because(node) for node in nodes.records], np.bool_)
+    sources: Flags = view.nodes & nodes.ready & ~view.being_emptied & stays
+    # Row -1, no node, finds the last place, which is False.
+    at_source = np.append(sources, False)[view.placement.position]
+    bound = np.array([each.kind in NODE_BOUND_KINDS for each in view.snapshot.workloads], np.bool_)
+    is_bound = np.append(bound, False)[view.snapshot.pods.workload]
+    return np.flatnonzero(at_source & ~is_bound)
+
+
+def in_turn(view: View, items: list[T], most: int) -> list[T]:
+    """Return the same items; if they are too many for one check, each check begins with others."""
+    if len(items) <= most:
+        return items
+    check = int(view.snapshot.taken_at_s // view.policy.rescheduling_interval.total_seconds())
+    first = check * most % len(items)
+    return items[first:] + items[:first]
+
+
 @lru_cache(maxsize=2)
 def average_node(nodes: NodeTable) -> Floats:
-    """Return [resource]: what a node has on average; never 0."""
+    """Return [resource]: what a node has on average; never 0. Custom metrics, of which pods request nothing,
+    don't count."""
     average: Floats = np.maximum(nodes.allocatable.sum(axis=0) / max(len(nodes), 1), 1)
+    average[len(average) - nodes.metrics :] = np.inf
     return average
 
 

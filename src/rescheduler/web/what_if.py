@@ -229,6 +229,7 @@ def _with_nodes(snapshot: Snapshot, added: Sequence[tuple[NodeRecord, int]]) -> 
         load=spread(before.load, {new: own[old][1] for new, old in models.items()}),
         ready=spread(before.ready, {new: before.ready[old] for new, old in models.items()}),  # type: ignore[arg-type]
         schedulable=spread(before.schedulable, dict.fromkeys(models, np.True_)),  # type: ignore[arg-type]
+        metrics=before.metrics,
     )
     node = np.where(snapshot.pods.node == NO_ROW, NO_ROW, moved_to[snapshot.pods.node]).astype(np.int32)
     by_node, first_on = group_by_node(node, len(records))

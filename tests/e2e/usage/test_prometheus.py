@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from rescheduler.cluster.sources.usage_sources import PrometheusReader
 from rescheduler.cluster.usage_readings import UsageOutcome, UsageReadings, UsageUnavailable
-from rescheduler.config.policy_blocks import Prometheus as Settings
+from rescheduler.config.metric_settings import Prometheus as Settings
 from tests.e2e.usage.cadvisor import Cadvisor, Series
 from tests.testbed.prometheus import Prometheus
 

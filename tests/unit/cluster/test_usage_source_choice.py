@@ -6,8 +6,8 @@ from rescheduler.cluster.sources.metrics_api import MetricsApiReader
 from rescheduler.cluster.sources.usage_sources import PrometheusReader, usage_reader
 from rescheduler.cluster.trusted_usage import RequestsOnlyReader
 from rescheduler.cluster.usage_readings import UsageReadings, effective_usage_source
+from rescheduler.config.metric_settings import Prometheus
 from rescheduler.config.policy import Policy, UsageSource
-from rescheduler.config.policy_blocks import Prometheus
 
 CONFIGURED = Prometheus(url="http://prometheus:9090")
 

@@ -8,6 +8,7 @@ import pytest
 from kubevalues import EVERYTHING, NOTHING, parse_selector
 from rescheduler.config.config_loader import load_file
 from rescheduler.config.config_validation import BUILT_IN_STRATEGIES
+from rescheduler.config.metric_settings import Prometheus
 from rescheduler.config.move_limits import MovesPerHour
 from rescheduler.config.policy import (
     ClientConnection,
@@ -28,7 +29,7 @@ from rescheduler.config.policy_blocks import (
     Defragment,
     MakeRoomPolicy,
     PlacementDriftPolicy,
-    Prometheus,
+    PodLifeTimePolicy,
     RoomWithAutoscaler,
     settings,
 )
@@ -48,6 +49,7 @@ SPECIFIED = {
     "nodeSelector": EVERYTHING,
     "dryRun": False,
     "balanceResources": ("cpu", "memory"),
+    "customMetrics": (),
     "usageSource": UsageSource.AUTO,
     "prometheus": Prometheus(),
     "usageHalfLife": timedelta(minutes=5),
@@ -71,6 +73,13 @@ SPECIFIED = {
     "cost": Cost(),
     "nodeAutoscaler": NodeAutoscaler.AUTO,
     "evacuateOn": (),
+    "podLifeTime": PodLifeTimePolicy(
+        max_pod_life_time=timedelta(hours=168),
+        namespaces=(),
+        pod_selector=EVERYTHING,
+        included_owner_kinds=(),
+        excluded_owner_kinds=(),
+    ),
     "placementDrift": PlacementDriftPolicy(
         included_taints=(), excluded_taints=(), preferences=(), min_gain=0.1
     ),

@@ -1,5 +1,6 @@
 """`rescheduler config from-descheduler`: policies of descheduler 0.36 become configurations that load."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from rescheduler.config.config_validation import BUILT_IN_STRATEGIES, Configurat
 from rescheduler.config.descheduler_conversion import convert_descheduler_policy
 from rescheduler.config.descheduler_policy import EvictionPlugin
 from rescheduler.config.policy import UsageSource
-from rescheduler.config.policy_blocks import Preference
+from rescheduler.config.policy_blocks import PodLifeTimePolicy, Preference
 
 BALANCE = {
     "RemoveDuplicates",
@@ -95,7 +96,11 @@ def faults(document):
             (),
         ),
         ("HighNodeUtilization", {"thresholds": {"cpu": 20}}, ("CostOptimization",), ()),
+        ("PodLifeTime", {"maxPodLifeTimeSeconds": 86400}, ("PodLifeTime",), ()),
+        ("PodLifeTime", {"maxPodLifeTimeSeconds": 86400, "states": ["Running"]}, ("PodLifeTime",), ()),
         ("PodLifeTime", {"maxPodLifeTimeSeconds": 86400, "states": ["Pending"]}, (), ()),
+        ("PodLifeTime", {"maxPodLifeTimeSeconds": 86400, "exitCodes": [1]}, (), ()),
+        ("PodLifeTime", {"states": ["Running"]}, (), ()),
         ("RemoveFailedPods", {}, (), ()),
         ("RemovePodsHavingTooManyRestarts", {"podRestartThreshold": 50}, (), ()),
     ],
@@ -159,6 +164,45 @@ def test_failing_pods_are_moved_in_the_namespaces_of_the_policy():
     (entry,) = policy.failed_pods.default_retries
     assert policy.failed_pods.restart_threshold == 50
     assert (entry.namespaces, entry.pod_selector, entry.retries) == (("shop",), parse_selector("app=web"), 3)
+
+
+def test_the_life_time_of_pods_is_kept_with_the_pods_that_it_is_for():
+    args = {
+        "maxPodLifeTimeSeconds": 90000,
+        "namespaces": {"include": ["shop"]},
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        "ownerKinds": {"exclude": ["StatefulSet"]},
+        "states": ["Running", "CrashLoopBackOff"],
+    }
+    policy, notes = converted({"PodLifeTime": args})
+    setting = policy.pod_life_time
+    assert (setting.max_pod_life_time, setting.namespaces) == (timedelta(hours=25), ("shop",))
+    assert (setting.pod_selector, setting.excluded_owner_kinds) == (
+        parse_selector("app=web"), ("StatefulSet",),
+    )  # fmt: skip
+    assert not policy.dry_run
+    assert [note for note in notes if "age alone" in note], "the other state has no counterpart"
+
+
+def test_a_life_time_that_is_too_short_is_the_shortest_possible():
+    policy, _ = converted({"PodLifeTime": {"maxPodLifeTimeSeconds": 0}})
+    assert policy.pod_life_time == PodLifeTimePolicy(max_pod_life_time=timedelta(minutes=1))
+
+
+def test_two_different_life_times_in_one_profile_move_nothing():
+    """We have one set of arguments: the second may protect pods that the first does not."""
+    document = policy_of({"PodLifeTime": {"maxPodLifeTimeSeconds": 86400}})
+    (profile,) = document["profiles"]
+    other = {"name": "PodLifeTime", "args": {"maxPodLifeTimeSeconds": 7 * 86400}}
+    document["profiles"].append({**profile, "pluginConfig": [other]})
+    text, notes = convert_descheduler_policy(yaml.safe_dump(document).encode(), "policy.yaml")
+    assert "dryRun: true" in text
+    assert any("one set of arguments" in note for note in notes)
+
+
+def test_owner_kinds_can_be_included_or_excluded_but_not_both():
+    both = {"ownerKinds": {"include": ["Job"], "exclude": ["ReplicaSet"]}}
+    assert "only one of include and exclude" in faults(policy_of({"PodLifeTime": both}))
 
 
 def test_taints_are_kept():
@@ -381,11 +425,11 @@ def test_whatever_the_policy_the_result_loads(chosen, filters, evictor, grace, t
 
 def test_the_command_prints_the_file_and_counts_the_notes(tmp_path):
     file = tmp_path / "policy.yaml"
-    file.write_text(yaml.safe_dump(policy_of({"PodLifeTime": {"maxPodLifeTimeSeconds": 60}})))
+    file.write_text(yaml.safe_dump(policy_of({"PodLifeTime": {"states": ["Failed"]}})))
     result = CliRunner().invoke(main, ["config", "from-descheduler", str(file)])
     assert result.exit_code == 0
     assert result.stderr == "note: 1 without a counterpart, or different: see the comments\n"
-    assert "# - profiles[0].pluginConfig[0].args: pods are moved to better nodes" in result.stdout
+    assert "# - profiles[0].pluginConfig[0].args: running pods are moved for their age alone" in result.stdout
     checked = CliRunner().invoke(main, ["config", "check", "-"], input=result.stdout)
     assert checked.exit_code == 0
     file.write_text("kind: DeschedulerPolicy\nprofiles: 7\n")

@@ -10,7 +10,7 @@ from rescheduler.config.policy_blocks import settings
 
 DURATION = "a duration of at least 1s, such as 90s, 1h30m or 500ms (units h, m, s, ms, us, ns)"
 STRATEGIES = (
-    "one of CostOptimization, LoadBalancing, MakeRoom, NodeMaintenance, PlacementDrift, "
+    "one of CostOptimization, LoadBalancing, MakeRoom, NodeMaintenance, PlacementDrift, PodLifeTime, "
     "ResourceOptimization, TopologySpread"
 )
 
@@ -60,6 +60,14 @@ STRATEGIES = (
         (
             {"placementDrift": {"preferences": ["Spot"]}},
             'placementDrift.preferences[0]: "Spot" is not allowed: one of TaintToleration, NodeAffinity',
+        ),
+        (
+            {"podLifeTime": {"maxPodLifeTime": "59s"}},
+            'podLifeTime.maxPodLifeTime: "59s" is not allowed: a duration of at least 1m',
+        ),
+        (
+            {"podLifeTime": {"excludedOwnerKinds": ["replicaset"]}},
+            'podLifeTime.excludedOwnerKinds[0]: "replicaset" is not allowed: the kind of an owner such as',
         ),
         (
             {"placementDrift": {"minGain": 0}},

@@ -4,8 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from rescheduler.config.policy import UsageSource
-from rescheduler.config.policy_blocks import Prometheus
+from rescheduler.config.metric_settings import MetricSubject, Prometheus
+from rescheduler.config.policy import Policy, UsageSource
+from rescheduler.config.policy_blocks import schema_at
 
 URL = "http://prometheus.monitoring:9090"
 
@@ -104,3 +105,83 @@ def test_a_token_is_not_sent_unencrypted_to_another_machine(loading):
     )
     for url in ("https://prometheus.monitoring:9090", "http://127.0.0.1:9090"):
         assert loading.policy(prometheus={"url": url, "bearerTokenFile": "/token"}).prometheus.url == url
+
+
+PRESSURE = {
+    "name": "cpu-pressure",
+    "query": "rate(node_pressure_cpu_waiting_seconds_total[5m])",
+    "capacity": 1,
+}
+
+
+def faults_of(loading, *metrics, resources=("cpu",)):
+    return loading.arg_faults(
+        customMetrics=list(metrics), balanceResources=list(resources), prometheus={"url": URL}
+    )
+
+
+def test_custom_metrics_can_be_balanced(loading):
+    other = {"name": "disk", "query": "a", "per": "pod", "capacityQuery": "b"}
+    policy = loading.policy(
+        customMetrics=[PRESSURE, other], balanceResources=["disk", "cpu-pressure"], prometheus={"url": URL}
+    )
+    assert policy.balance_resources == ("disk", "cpu-pressure")
+    pressure, disk = policy.custom_metrics
+    assert (pressure.per, pressure.capacity, pressure.pod_query) == (MetricSubject.NODE, 1.0, None)
+    assert (disk.per, disk.capacity, disk.capacity_query) == (MetricSubject.POD, None, "b")
+
+
+@pytest.mark.parametrize(
+    ("capacity", "expected"), [(1, 1.0), ("500m", 0.5), ("10Gi", 10 * 2**30), ("1e9", 1e9), (0.25, 0.25)]
+)
+def test_a_capacity_is_a_quantity_and_is_shown_as_one(loading, capacity, expected):
+    given = {"customMetrics": [PRESSURE | {"capacity": capacity}], "prometheus": {"url": URL}}
+    (metric,) = loading.policy(**given).custom_metrics
+    assert metric.capacity == expected
+    shown = schema_at(Policy, ("customMetrics", 0, "capacity")).show(metric.capacity)
+    (again,) = loading.policy(**given | {"customMetrics": [PRESSURE | {"capacity": shown}]}).custom_metrics
+    assert again == metric
+
+
+@pytest.mark.parametrize("capacity", [0, -1, "0", "-5m", "2Pi", "much", True, None, [], "NaN", 1e300])
+def test_a_capacity_that_is_none_is_refused(loading, capacity):
+    (fault,) = faults_of(loading, PRESSURE | {"capacity": capacity})
+    assert fault.startswith("customMetrics[0]")
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"capacity": None, "capacityQuery": None}, "customMetrics[0]"),
+        ({"capacityQuery": "x"}, "customMetrics[0]"),
+        ({"per": "pod", "podQuery": "x"}, "customMetrics[0]"),
+        ({"per": "zone"}, 'customMetrics[0].per: "zone" is not allowed: one of node, pod'),
+        ({"name": "memory"}, 'customMetrics[0].name: "memory" is not allowed: lower-case letters, digits'),
+        ({"name": "hugepages-2Mi"}, 'customMetrics[0].name: "hugepages-2Mi" is not allowed'),
+        ({"name": "attachable-volumes-x"}, 'customMetrics[0].name: "attachable-volumes-x" is not allowed'),
+        ({"name": "a/b"}, 'customMetrics[0].name: "a/b" is not allowed'),
+        ({"query": ""}, 'customMetrics[0].query: "" is not allowed: a query in PromQL'),
+    ],
+)
+def test_a_custom_metric_that_makes_no_sense_is_refused_with_its_path(loading, change, fault):
+    (found,) = faults_of(loading, PRESSURE | change)
+    assert found.startswith(fault)
+
+
+def test_only_metrics_that_exist_can_be_balanced(loading):
+    (fault,) = faults_of(loading, PRESSURE, resources=("cpu", "cpu-presure"))
+    assert fault.startswith('balanceResources[1]: "cpu-presure" is not allowed: cpu, memory')
+    assert fault.endswith("or the name of one of customMetrics")
+
+
+def test_names_of_metrics_are_unique(loading):
+    assert faults_of(loading, PRESSURE, PRESSURE) == [
+        'customMetrics[1].name: "cpu-pressure" is not allowed: each name only once'
+    ]
+
+
+def test_custom_metrics_need_an_address(loading):
+    why = "because customMetrics are read from there"
+    assert loading.arg_faults(customMetrics=[PRESSURE]) == [
+        f"prometheus.url: missing: the address of Prometheus is required, {why}"
+    ]

@@ -14,7 +14,7 @@ import { openAction } from "./action-dialog";
 import { PlanBody } from "./planned-moves";
 import { RefusalList } from "./refusals";
 
-const STRATEGIES = ["LoadBalancing", "ResourceOptimization", "NodeMaintenance", "TopologySpread", "CostOptimization", "MakeRoom", "PlacementDrift"];
+const STRATEGIES = ["LoadBalancing", "ResourceOptimization", "NodeMaintenance", "TopologySpread", "CostOptimization", "MakeRoom", "PlacementDrift", "PodLifeTime"];
 const DELAY_MS = 350;
 
 interface Outcome {

@@ -277,6 +277,8 @@ class ClusterReading:
     notes: list[str] = field(default_factory=list)
     """What the user may want to know, and no decision depends on."""
     usage: UsageOutcome = field(default_factory=lambda: UsageReadings(UsageSource.REQUESTS))
+    saved_metrics: tuple[list[Raw], list[Raw]] = field(default_factory=lambda: ([], []))
+    """The PodMetrics and NodeMetrics of a saved cluster, undecoded."""
 
 
 def snapshot_of(reading: ClusterReading, policy: Policy) -> Snapshot:
@@ -292,7 +294,9 @@ def snapshot_of(reading: ClusterReading, policy: Policy) -> Snapshot:
         )
         reading.state.apply_usage(trusted.pods)
         notes = trusted.notes
-    return reading.state.freeze(reading.now_s, assumptions=(*reading.assumptions, *notes))
+    custom = reading.usage.custom
+    reading.state.apply_custom_metrics(custom.metrics)
+    return reading.state.freeze(reading.now_s, assumptions=(*reading.assumptions, *notes, *custom.notes))
 
 
 def _usage_subjects(reading: ClusterReading) -> UsageSubjects:

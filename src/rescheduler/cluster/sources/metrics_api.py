@@ -20,7 +20,7 @@ from rescheduler.kube.api_resources import ApiResource, ObjectIdentity, key_of
 from rescheduler.kube.client import Client
 from rescheduler.kube.codecs.codec import JsonCodec
 
-__all__ = ["METRICS_GROUP", "METRICS_VERSION", "MetricsApiReader", "decode_metrics"]
+__all__ = ["METRICS_GROUP", "METRICS_VERSION", "MetricsApiReader", "decode_metrics", "decode_other_usage"]
 
 METRICS_GROUP, METRICS_VERSION = "metrics.k8s.io", "v1beta1"
 _NANOS_A_MILLI = 1_000_000
@@ -50,6 +50,20 @@ class _NodeMetrics(msgspec.Struct, gc=False):
     metadata: _Metadata
     timestamp: str
     usage: _Amounts
+
+
+class _OtherUsage(msgspec.Struct, gc=False):
+    usage: dict[str, str]
+
+
+class _OtherPodMetrics(msgspec.Struct, gc=False):
+    metadata: _Metadata
+    containers: tuple[_OtherUsage, ...] | None = None
+
+
+class _OtherNodeMetrics(msgspec.Struct, gc=False):
+    metadata: _Metadata
+    usage: dict[str, str]
 
 
 class _Reading(msgspec.Struct, gc=False):
@@ -94,6 +108,30 @@ def decode_metrics(
     return _readings([_of_pod(raw) for raw in pods], [_of_node(raw) for raw in nodes])
 
 
+def decode_other_usage(
+    pods: Iterable[bytes | msgspec.Raw], nodes: Iterable[bytes | msgspec.Raw], name: str
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return what saved pods and nodes use of something beside cpu and memory. Raises `msgspec.DecodeError`
+    and ValueError."""
+    of_pods, of_nodes = {}, {}
+    for raw in pods:
+        pod = _decode_other_pod(raw)
+        if found := [each.usage[name] for each in pod.containers or () if name in each.usage]:
+            of_pods[key_of(pod.metadata.namespace, pod.metadata.name)] = sum(map(_value, found))
+    for raw in nodes:
+        node = _decode_other_node(raw)
+        if name in node.usage:
+            of_nodes[node.metadata.name] = _value(node.usage[name])
+    return of_pods, of_nodes
+
+
+def _value(text: str) -> float:
+    value = _not_negative(parse_quantity(text)).nanos / 1e9
+    if value > MAX_READING:
+        raise QuantityError(f"{text} is implausibly large")
+    return value
+
+
 def _readings(pods: Iterable[_Reading], nodes: Iterable[_Reading]) -> UsageReadings:
     return UsageReadings(
         UsageSource.METRICS,
@@ -116,6 +154,8 @@ def _notes(readings: Iterable[_Reading]) -> tuple[str, ...]:
 
 _decode_pod = msgspec.json.Decoder(_PodMetrics).decode
 _decode_node = msgspec.json.Decoder(_NodeMetrics).decode
+_decode_other_pod = msgspec.json.Decoder(_OtherPodMetrics).decode
+_decode_other_node = msgspec.json.Decoder(_OtherNodeMetrics).decode
 
 
 def _of_pod(raw: bytes | msgspec.Raw) -> _Reading:

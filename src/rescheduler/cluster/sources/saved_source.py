@@ -6,6 +6,7 @@ checked again as a whole against `object_fields`.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import MAXYEAR, MINYEAR, UTC, datetime
 from typing import Any
 
@@ -27,14 +28,18 @@ from rescheduler.cluster.sources.cluster_kinds import (
     cluster_kind,
     pod_dependencies,
 )
-from rescheduler.cluster.sources.metrics_api import decode_metrics
+from rescheduler.cluster.sources.metrics_api import decode_metrics, decode_other_usage
 from rescheduler.cluster.sources.object_fields import FIELDS, FieldKind, FieldSpec
 from rescheduler.cluster.usage_readings import (
+    CustomReadings,
+    MetricReadings,
     UsageOutcome,
     UsageReadings,
     UsageUnavailable,
+    balanced_metrics,
     effective_usage_source,
 )
+from rescheduler.config.metric_settings import MetricSubject
 from rescheduler.config.policy import Policy, UsageSource
 
 __all__ = ["field_errors", "read_saved", "saved_usage", "valid_objects"]
@@ -168,6 +173,28 @@ def read_saved(raw: bytes, *, source: str) -> ClusterReading:
 
 def saved_usage(reading: ClusterReading, policy: Policy) -> UsageOutcome:
     """Return what counts as usage, of what the file has and what the policy asks for."""
+    return replace(_saved_usage(reading, policy), custom=_saved_metrics(reading, policy))
+
+
+def _saved_metrics(reading: ClusterReading, policy: Policy) -> CustomReadings:
+    """Return the custom metrics of which the file has values, in the usage of PodMetrics and NodeMetrics."""
+    found: list[MetricReadings] = []
+    notes: list[str] = []
+    for metric in balanced_metrics(policy):
+        try:
+            of_pods, of_nodes = decode_other_usage(*reading.saved_metrics, metric.name)
+        except _UNREADABLE as error:
+            of_pods, of_nodes = {}, {}
+            notes.append(f"{metric.name}: {error}")
+        if metric.capacity is not None and (of_nodes if metric.per is MetricSubject.NODE else of_pods):
+            found.append(MetricReadings(metric, of_nodes, of_pods))
+        else:
+            why = "a saved cluster has no Prometheus, and the file has no values of it, or no capacity"
+            notes.append(f"{metric.name} is not balanced: {why}")
+    return CustomReadings(tuple(found), tuple(notes))
+
+
+def _saved_usage(reading: ClusterReading, policy: Policy) -> UsageOutcome:
     wanted = effective_usage_source(policy)
     if wanted is UsageSource.REQUESTS:
         return UsageReadings(UsageSource.REQUESTS)
@@ -253,6 +280,7 @@ class _Reader:
         return msgspec.json.decode(raw)
 
     def _measure(self, pods: list[msgspec.Raw], nodes: list[msgspec.Raw]) -> Iterator[str]:
+        self.reading.saved_metrics = pods, nodes
         if not pods:
             return
         try:

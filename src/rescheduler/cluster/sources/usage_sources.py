@@ -3,7 +3,8 @@
 There are two instant queries, one for cpu and one for memory.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from math import nan
 from pathlib import Path
 from typing import NoReturn
@@ -14,14 +15,17 @@ from rescheduler.cluster.sources.metrics_api import MetricsApiReader
 from rescheduler.cluster.trusted_usage import RequestsOnlyReader, UsageReader
 from rescheduler.cluster.usage_readings import (
     MAX_READING,
+    CustomReadings,
+    MetricReadings,
     UsageOutcome,
     UsageReading,
     UsageReadings,
     UsageUnavailable,
+    balanced_metrics,
     effective_usage_source,
 )
+from rescheduler.config.metric_settings import CustomMetric, MetricSubject, Prometheus
 from rescheduler.config.policy import Policy, UsageSource
-from rescheduler.config.policy_blocks import Prometheus
 from rescheduler.kube.access.cluster_access import ClusterAccess, StoredCredentials
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
@@ -33,6 +37,7 @@ __all__ = [
     "PrometheusReader",
     "PrometheusSample",
     "decode_vector",
+    "measures_the_same",
     "usage_reader",
 ]
 
@@ -159,8 +164,8 @@ class PrometheusReader:
 
     async def read(self) -> UsageOutcome:
         try:
-            cpu = await self._query("cpuQuery", self._settings.cpu_query)
-            memory = await self._query("memoryQuery", self._settings.memory_query)
+            cpu = await self._pods("prometheus.cpuQuery", self._settings.cpu_query)
+            memory = await self._pods("prometheus.memoryQuery", self._settings.memory_query)
         except _Failed as failed:
             # The next try starts from scratch: with the certificates as they are then.
             await self.close()
@@ -169,13 +174,58 @@ class PrometheusReader:
             UsageSource.PROMETHEUS,
             _both(cpu.pods, memory.pods),
             _both(cpu.nodes, memory.nodes),
-            (*_notes("cpuQuery", cpu), *_notes("memoryQuery", memory)),
+            (*_notes("prometheus.cpuQuery", cpu), *_notes("prometheus.memoryQuery", memory)),
         )
 
     async def close(self) -> None:
         if self._network:
             await self._network.close()
             self._network = None
+
+    async def custom(self, metrics: Sequence[CustomMetric]) -> CustomReadings:
+        """Return the values of these metrics. One that can't be read is left out, and the notes say why."""
+        found: list[MetricReadings] = []
+        notes: list[str] = []
+        for metric in metrics:
+            try:
+                read = await self._metric(metric, notes)
+            except _Failed as failed:
+                await self.close()
+                notes.append(f"{metric.name} is not balanced: {failed}")
+                continue
+            found.append(read)
+        return CustomReadings(tuple(found), tuple(notes))
+
+    async def _metric(self, metric: CustomMetric, notes: list[str]) -> MetricReadings:
+        queries = {
+            "query": metric.query, "podQuery": metric.pod_query, "capacityQuery": metric.capacity_query,
+        }  # fmt: skip
+        vectors: dict[str, InstantVector] = {}
+        for setting, query in queries.items():
+            if query is not None:
+                name = f"{setting} of {metric.name} in customMetrics"
+                vectors[setting] = await self._query(name, query)
+                notes += _notes(name, vectors[setting])
+        of_pods = vectors["query"] if metric.per is MetricSubject.POD else vectors.get("podQuery")
+        read = MetricReadings(
+            metric,
+            nodes=_values(vectors["query"].nodes) if metric.per is MetricSubject.NODE else {},
+            pods=_values(of_pods.pods) if of_pods is not None else {},
+            capacities=_values(vectors["capacityQuery"].nodes) if "capacityQuery" in vectors else {},
+        )
+        if not (read.nodes if metric.per is MetricSubject.NODE else read.pods):
+            labels = "node" if metric.per is MetricSubject.NODE else "namespace and pod"
+            raise _Failed(f"no series of its query has the labels {labels} and a number. Check the query.")
+        return read
+
+    async def _pods(self, name: str, query: str) -> InstantVector:
+        vector = await self._query(name, query)
+        if not vector.pods:
+            raise _Failed(
+                f"{self._url} returned no pods: no series has a namespace, a pod and a number. "
+                f"Check {name}, and whether Prometheus scrapes the kubelets."
+            )
+        return vector
 
     async def _query(self, name: str, query: str) -> InstantVector:
         """`name` is that of the setting."""
@@ -191,12 +241,7 @@ class PrometheusReader:
             vector = decode_vector(body)
         except InvalidVector as error:
             why = f"{self._url} failed to answer the query ({status}): {str(error).rstrip('.')}"
-            raise _Failed(f"{why}. Check prometheus.{name}.") from error
-        if not vector.pods:
-            raise _Failed(
-                f"{self._url} returned no pods: no series has a namespace, a pod and a number. "
-                f"Check prometheus.{name}, and whether Prometheus scrapes the kubelets."
-            )
+            raise _Failed(f"{why}. Check {name}.") from error
         return vector
 
     async def _answer(self, query: str) -> tuple[int, bytes]:
@@ -237,15 +282,52 @@ def _both(cpu: dict[str, PrometheusSample], memory: dict[str, PrometheusSample])
 
 
 def _notes(name: str, vector: InstantVector) -> tuple[str, ...]:
-    notes = tuple(f"Prometheus warning for {name}: {warning}" for warning in vector.warnings)
+    setting = name.removeprefix("prometheus.")
+    notes = tuple(f"Prometheus warning for {setting}: {warning}" for warning in vector.warnings)
     if not vector.odd:
         return notes
     count = "1 value" if len(vector.odd) == 1 else f"{len(vector.odd)} values"
-    return (*notes, f"{count} of prometheus.{name} are invalid, such as {vector.odd[0]}")
+    return (*notes, f"{count} of {name} are invalid, such as {vector.odd[0]}")
+
+
+def _values(samples: dict[str, PrometheusSample]) -> dict[str, float]:
+    return {name: sample.value for name, sample in samples.items()}
+
+
+class _WithCustomMetrics:
+    """Implements `UsageReader`: reads usage, and custom metrics from Prometheus."""
+
+    def __init__(self, usage: UsageReader, server: PrometheusReader, metrics: Sequence[CustomMetric]) -> None:
+        self._usage, self._server, self._metrics = usage, server, metrics
+
+    async def read(self) -> UsageOutcome:
+        usage = await self._usage.read()
+        return replace(usage, custom=await self._server.custom(self._metrics))
+
+    async def close(self) -> None:
+        await self._usage.close()
+        await self._server.close()
 
 
 def usage_reader(policy: Policy, client: Client) -> UsageReader:
     """Return a reader that the caller closes; the client stays open."""
+    reader = _usage_alone(policy, client)
+    metrics = balanced_metrics(policy)
+    if not metrics:
+        return reader
+    return _WithCustomMetrics(reader, PrometheusReader(policy.prometheus), metrics)
+
+
+def measures_the_same(one: Policy, other: Policy) -> bool:
+    """Return whether a reader for one policy will do for the other."""
+
+    def sources(policy: Policy) -> tuple[UsageSource, Prometheus, tuple[CustomMetric, ...]]:
+        return policy.usage_source, policy.prometheus, balanced_metrics(policy)
+
+    return sources(one) == sources(other)
+
+
+def _usage_alone(policy: Policy, client: Client) -> UsageReader:
     match effective_usage_source(policy):
         case UsageSource.PROMETHEUS:
             return PrometheusReader(policy.prometheus)

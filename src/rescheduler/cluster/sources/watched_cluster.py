@@ -27,7 +27,7 @@ from rescheduler.cluster.sources.live_source import gather_all, read_autoscaler_
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WORKLOAD_INDICES, WatchedObjects
 from rescheduler.cluster.storage_decoders import STORAGE_DECODERS
 from rescheduler.cluster.trusted_usage import UsageSubjects
-from rescheduler.cluster.usage_readings import UsageByName
+from rescheduler.cluster.usage_readings import NO_CUSTOM_READINGS, CustomReadings, UsageByName
 from rescheduler.cluster.workload_record import WORKLOAD_KINDS
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import Object, key_of
@@ -185,11 +185,14 @@ class WatchedCluster:
         latest = self._latest
         return self.snapshot() if latest is None else replace(latest, taken_at_s=self._now().timestamp())
 
-    def measure(self, pods: UsageByName, notes: tuple[str, ...] = ()) -> None:
+    def measure(
+        self, pods: UsageByName, notes: tuple[str, ...] = (), custom: CustomReadings = NO_CUSTOM_READINGS
+    ) -> None:
         """Set what pods use; `notes` say what had to be assumed for that. May be called from any thread."""
         with self._lock:
             self._state.apply_usage(pods)
-            self._notes = notes
+            self._state.apply_custom_metrics(custom.metrics)
+            self._notes = (*notes, *custom.notes)
             self._snapshot = None
 
     async def observe_autoscalers(self) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from rescheduler.cluster.snapshot import Flags, Floats, Indices
+from rescheduler.cluster.snapshot import Flags, Floats, Indices, Snapshot
 from rescheduler.strategies.load_balancing.assignment import Assignment, LoadModel, SearchBounds
 from rescheduler.strategies.load_balancing.local_search import SMALL
 from rescheduler.strategies.load_balancing.move_bundles import MoveBundle, move_bundles
@@ -31,7 +31,9 @@ class BalancingProblem:
     def __init__(self, view: View) -> None:
         snapshot, policy = view.snapshot, view.policy
         self.view = view
-        self.nodes: Indices = np.flatnonzero(view.nodes & snapshot.nodes.ready)
+        self.resources = [name for name in policy.balance_resources if name in snapshot.resources]
+        columns = np.array([snapshot.resources.index(name) for name in self.resources], np.intp)
+        self.nodes: Indices = np.flatnonzero(view.nodes & snapshot.nodes.ready & _is_known(snapshot, columns))
         """[node]: its row in the snapshot."""
         number = np.full(len(snapshot.nodes) + 1, -1, np.intp)  # the last one for pods that are nowhere
         number[self.nodes] = np.arange(len(self.nodes))
@@ -40,8 +42,6 @@ class BalancingProblem:
         """[pod]: its row in the snapshot."""
         # A node that an autoscaler is about to remove is no measure of balance: filled again, it would stay.
         self.receives: Flags = (view.open & ~view.scale_down_candidates)[self.nodes]
-        self.resources = [name for name in policy.balance_resources if name in snapshot.resources]
-        columns = np.array([snapshot.resources.index(name) for name in self.resources], np.intp)
         allocatable = snapshot.nodes.allocatable[self.nodes][:, columns].astype(np.float64)
         weight = np.divide(100.0, allocatable, out=np.zeros_like(allocatable), where=allocatable > 0)
         load = view.placement.load[self.nodes][:, columns].astype(np.float64) * weight
@@ -219,6 +219,13 @@ class BalancingProblem:
         In a small cluster, search again until nothing more is found.
         """
         return self._accepted > 0 and (self._refused > 0 or len(self.nodes) <= SMALL)
+
+
+def _is_known(snapshot: Snapshot, columns: Indices) -> Flags:
+    """Return [node]: whether all custom metrics among the columns are known of it. Others are left out."""
+    metrics = columns[columns >= len(snapshot.resources) - snapshot.nodes.metrics]
+    known: Flags = np.all(snapshot.nodes.allocatable[:, metrics] > 0, axis=1)
+    return known
 
 
 _PASSES = 8

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,10 +13,22 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rescheduler.cluster.sources.usage_sources import InvalidVector, PrometheusReader, decode_vector
-from rescheduler.cluster.usage_readings import UsageReading, UsageReadings, UsageUnavailable
-from rescheduler.config.policy import UsageSource
-from rescheduler.config.policy_blocks import Prometheus
+from rescheduler.cluster.sources.usage_sources import (
+    InvalidVector,
+    PrometheusReader,
+    decode_vector,
+    measures_the_same,
+    usage_reader,
+)
+from rescheduler.cluster.usage_readings import (
+    CustomReadings,
+    MetricReadings,
+    UsageReading,
+    UsageReadings,
+    UsageUnavailable,
+)
+from rescheduler.config.metric_settings import CustomMetric, Prometheus
+from rescheduler.config.policy import Policy, UsageSource
 from rescheduler.http.http_server import serve_http
 from tests.testbed.usage.certificate import self_signed
 
@@ -359,3 +372,79 @@ def test_every_amount_arrives_under_its_pod(amounts):
     assert {key: amount.value for key, amount in found.pods.items()} == {
         f"{ns}/{pod}": value for (ns, pod), value in amounts.items()
     }
+
+
+# --- custom metrics ---
+
+
+PRESSURE = CustomMetric(name="cpu-pressure", query="pressure", capacity=1.0)
+
+
+async def custom(server, *metrics, **answers):
+    for name, answer in answers.items():
+        setattr(server, name, answer)
+    policy = Policy(
+        usage_source=UsageSource.REQUESTS,
+        prometheus=Prometheus(url=server.url),
+        custom_metrics=metrics,
+        balance_resources=tuple(each.name for each in metrics),
+    )
+    reader = usage_reader(policy, None)
+    try:
+        return (await reader.read()).custom
+    finally:
+        await reader.close()
+
+
+async def test_custom_metrics_are_read_beside_any_source_of_usage(server):
+    metric = CustomMetric(name="disk", query="disk", pod_query="own", capacity_query="size")
+    found = await custom(
+        server,
+        PRESSURE,
+        metric,
+        pressure=vector(series("0.4", node="a"), series("0.1", node="b")),
+        disk=vector(series("7", node="a")),
+        own=vector(web_pod("3")),
+        size=vector(series("100", node="a")),
+    )
+    assert found == CustomReadings(
+        (
+            MetricReadings(PRESSURE, {"a": 0.4, "b": 0.1}),
+            MetricReadings(metric, {"a": 7.0}, {"shop/web": 3.0}, {"a": 100.0}),
+        )
+    )
+    assert {request.query["query"] for request in server.requests} == {"pressure", "disk", "own", "size"}
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-1", "1e300", "much"])
+async def test_an_odd_value_of_a_metric_is_left_out_and_said(server, value):
+    found = await custom(server, PRESSURE, pressure=vector(series("0.4", node="a"), series(value, node="b")))
+    assert found.metrics == (MetricReadings(PRESSURE, {"a": 0.4}),)
+    where = "query of cpu-pressure in customMetrics"
+    assert found.notes == (f"1 value of {where} are invalid, such as b ({value})",)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        pytest.param(vector(), "no series of its query has the labels node and a number", id="nothing"),
+        pytest.param(vector(series("1", instance="a")), "no series of its query", id="other labels"),
+        pytest.param(b"<html>", "is not a Prometheus API", id="another server"),
+        pytest.param({"status": "error", "error": "parse error"}, "parse error", id="an error"),
+        pytest.param(vector(series("1", node="a"), series("2", node="a")), "several values for a", id="two"),
+    ],
+)
+async def test_a_metric_that_cannot_be_read_is_not_balanced_and_others_are(server, answer, why):
+    other = CustomMetric(name="disk", query="disk", capacity=1.0)
+    found = await custom(server, PRESSURE, other, pressure=answer, disk=vector(series("1", node="a")))
+    assert found.metrics == (MetricReadings(other, {"a": 1.0}),)
+    (note,) = found.notes
+    assert note.startswith("cpu-pressure is not balanced: ")
+    assert why in note
+
+
+def test_a_reader_is_kept_until_what_it_reads_changes():
+    before = Policy(custom_metrics=(PRESSURE,), balance_resources=("cpu", "cpu-pressure"))
+    assert measures_the_same(before, replace(before, imbalance_threshold=5.0))
+    assert not measures_the_same(before, replace(before, balance_resources=("cpu",)))
+    assert not measures_the_same(before, replace(before, custom_metrics=(replace(PRESSURE, query="x"),)))
