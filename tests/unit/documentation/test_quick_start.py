@@ -31,8 +31,9 @@ def steps() -> list[tuple[str, list[str]]]:
 
 
 def shape(line: str) -> str:
-    """Return the line without what differs from run to run: times, loads, random names, chosen nodes."""
+    """Return the line without what differs from run to run: times, loads, names, users, nodes."""
     line = re.sub(r"Plan \w+", "Plan ID", line)
+    line = re.sub(r"requested by \S+", "requested by USER", line)
     line = re.sub(r"\b(\w+-)[a-z0-9]{9,10}(-[a-z0-9]{5})?(-[a-z0-9]{8})?\b", r"\1NAME", line)
     line = re.sub(r"worker-\d", "NODE", line)
     return re.sub(r"[\d.,:%/]+|\s+", " ", line).strip()
