@@ -135,7 +135,7 @@ class ObjectDeletion:
         if options.dry_run:
             return DeletionOutcome(record.raw, record, gone=True)
         if graceful:  # watchers see a terminating pod before it is deleted
-            record = self._store.put(kind, content)
+            record = self._store.put(kind, content, deletes=True)
         change = self._store.remove(kind, record)
         return DeletionOutcome(record.shown_at(change.version), record, gone=True)
 
@@ -152,7 +152,7 @@ class ObjectDeletion:
         options: DeleteOptions,
     ) -> DeletionOutcome:
         if not options.dry_run and content["metadata"] != before:
-            record = self._store.put(kind, content)
+            record = self._store.put(kind, content, deletes=True)
         return DeletionOutcome(record.raw, record, gone=False)
 
     def _terminate_namespace(

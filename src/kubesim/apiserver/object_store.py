@@ -178,14 +178,14 @@ class ObjectStore:
         """Return the objects that have this uid among their owners."""
         return list(self._dependents.get(owner_uid, {}).values())
 
-    def put(self, kind: ResourceKind, content: Object) -> StoredObject:
+    def put(self, kind: ResourceKind, content: Object, *, deletes: bool = False) -> StoredObject:
         """Store an object. The caller hands over `content`: its version is written into it."""
         metadata = content["metadata"]
         metadata["resourceVersion"] = str(self.version + 1)
         content.pop("apiVersion", None)
         content.pop("kind", None)
         raw = encode(content)
-        if len(raw) > _MAX_BYTES and metadata.pop("managedFields", None):
+        if len(raw) > _MAX_BYTES and not deletes and metadata.pop("managedFields", None):
             raw = encode(content)  # the API server tries again without them
         if len(raw) > _MAX_BYTES:
             raise StatusError(500, "", "etcdserver: request is too large")

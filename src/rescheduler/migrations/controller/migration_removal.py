@@ -262,7 +262,7 @@ async def remove_filling(client: Client, watched: WatchedObjects, migration: Mig
 
     Without room for its status, a migration could not end, and would hold its turn forever. Annotations can
     fill it, too: the limit of the API server counts their characters, and JSON escapes some with six bytes.
-    `managedFields` can't: the server removes them itself if an object is too large.
+    The server removes `managedFields` itself if a write makes an object too large, not if a deletion does.
     """
     item = watched.migrations.get(migration.key) or {}
     annotations: dict[str, str] = nested_field(item, "metadata", "annotations") or {}
@@ -271,11 +271,12 @@ async def remove_filling(client: Client, watched: WatchedObjects, migration: Mig
         for name, value in annotations.items()
         if name not in _OWN_ANNOTATIONS or len(value) > MAX_TEXT_LENGTH
     }
-    metadata = {
+    metadata: Object = {
         "resourceVersion": migration.resource_version,
         "labels": None,
         "annotations": dict.fromkeys(fills),
         "ownerReferences": None,
+        "managedFields": [{}],  # which resets them
         "finalizers": [each for each in migration.finalizers if each == FINALIZER],
     }
     patch = merge_patch({"metadata": metadata})
