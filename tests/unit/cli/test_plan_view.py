@@ -2,11 +2,14 @@
 
 import io
 import os
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from rescheduler.api.podmigration import Handover
-from rescheduler.cli import terminal
+from rescheduler.cli import main, terminal
 from rescheduler.cli.plan_view import plan_lines
 from rescheduler.cli.terminal import Cell, Terminal, shortened, table, terminal_of
 from rescheduler.cluster.node_record import NodeChange
@@ -34,6 +37,7 @@ def outlook(number: int, before: float, after: float) -> NodeLoadChange:
     )
 
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
 PLAN = Plan(
     taken_at_s=0.0,
     moves=(move(0), move(1, hop=True), move(2, group="gang", target=None)),
@@ -161,3 +165,37 @@ def test_columns_give_way_the_widest_first():
     (line,) = table(Terminal(40), ("", "", ""), rows, shrinking=(0, 1))
     assert len(line) == 40
     assert "b" * 12 in line
+
+
+def test_a_metric_that_is_not_known_of_a_node_is_not_shown_as_nothing():
+    """Metrics that the configuration adds are shown beside cpu and memory; other resources are not."""
+    loads = {"cpu": 40.0, "memory": 10.0, "pods": 3.0, "nvidia.com/gpu": 50.0}
+    known = NodeLoadChange("a", {**loads, "cpu-pressure": 42.0}, {**loads, "cpu-pressure": 21.0})
+    unknown = NodeLoadChange("b", loads, loads)
+    lines = list(plan_lines(replace(PLAN, nodes=(known, unknown)), Terminal(None)))
+    assert "cpu-pressure: nodes between 42% and 42% → 21% and 21% (deviation 0.0 → 0.0)" in lines
+    (head,) = [line for line in lines if line.startswith("NODE")]
+    assert head.split() == ["NODE", "CPU", "MEMORY", "CPU-PRESSURE"]
+    assert next(line for line in lines if line.startswith("a ")).endswith("21%")
+    assert next(line for line in lines if line.startswith("b ")).endswith("unknown")
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        pytest.param("-1", "-1 is negative", id="negative"),
+        pytest.param("2E", "2E is implausibly large", id="huge"),
+        pytest.param("NaN", "cpu-pressure is not balanced", id="no number"),
+    ],
+)
+def test_an_odd_value_of_a_metric_in_a_file_is_not_used(tmp_path, value, why):
+    """The metric is left out, and the plan says why. The example has 420m there."""
+    saved = tmp_path / "cluster.yaml"
+    text = (EXAMPLES / "cpu-pressure.yaml").read_text(encoding="utf-8")
+    assert '"cpu-pressure": "420m"' in text
+    saved.write_text(text.replace('"cpu-pressure": "420m"', f'"cpu-pressure": "{value}"'), encoding="utf-8")
+    config = str(EXAMPLES / "pressure-relief.yaml")
+    result = CliRunner().invoke(main, ["plan", "--from", str(saved), "--config", config])
+    assert result.exit_code == 0, result.output
+    assert "Nothing to move" in result.stdout
+    assert why in result.stdout
