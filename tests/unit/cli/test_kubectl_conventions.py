@@ -35,6 +35,13 @@ def test_versions_of_client_daemon_and_server(run, kubeconfig):
     assert result["serverVersion"].startswith("v1.")
 
 
+def test_the_version_of_the_client_is_known_without_a_cluster(run, tmp_path):
+    result = run("version", "--kubeconfig", str(tmp_path / "none"))
+    assert result.exit_code != 0
+    assert result.stdout.startswith("Client Version: ")
+    assert "no such file" in result.stderr
+
+
 @pytest.mark.parametrize(
     "named",
     [

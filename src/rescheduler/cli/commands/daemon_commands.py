@@ -224,20 +224,17 @@ def version(cluster: ClusterSource, client: bool, output: str) -> None:
     """As with kubectl, an unreachable server is an error unless you specify --client."""
     from importlib.metadata import version as installed_version  # noqa: PLC0415
 
-    found = {"clientVersion": installed_version("kube-rescheduler")}
-    if not client:
-        found |= cluster.with_client(None, _server_versions)
+    own = installed_version("kube-rescheduler")
     if output != "table":
-        print_document(found, output)
+        others = {} if client else cluster.with_client(None, _server_versions)
+        print_document({"clientVersion": own} | others, output)
         return
-    titles = {
-        "clientVersion": "Client Version",
-        "daemonVersion": "Daemon Version",
-        "serverVersion": "Server Version",
-    }
-    for key, title in titles.items():
-        if key in found:
-            echo(f"{title}: {found[key]}")
+    # Printed first: it is known even if no server answers.
+    echo(f"Client Version: {own}")
+    if not client:
+        found = cluster.with_client(None, _server_versions)
+        echo(f"Daemon Version: {found['daemonVersion']}")
+        echo(f"Server Version: {found['serverVersion']}")
 
 
 async def _server_versions(client: "Client") -> dict[str, str]:
