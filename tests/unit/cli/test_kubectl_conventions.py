@@ -39,7 +39,7 @@ def test_the_version_of_the_client_is_known_without_a_cluster(run, tmp_path):
     result = run("version", "--kubeconfig", str(tmp_path / "none"))
     assert result.exit_code != 0
     assert result.stdout.startswith("Client Version: ")
-    assert "no such file" in result.stderr
+    assert "No such file" in result.stderr
 
 
 @pytest.mark.parametrize(
