@@ -9,6 +9,7 @@ import numpy as np
 from kubevalues.duration import short_duration
 from rescheduler.cluster.snapshot import NO_ROW
 from rescheduler.config.policy_blocks import PodLifeTimePolicy
+from rescheduler.strategies.fair_shares import interleave_namespaces
 from rescheduler.strategies.strategy import Proposal, ProposedMove, View
 from rescheduler.strategies.target_search import (
     PodUnit,
@@ -43,7 +44,8 @@ class PodLifeTime:
         expired = _expired_pods(view)
         wanted = set(expired)
         if len(expired) > view.room:
-            expired = _namespaces_in_turn(view, expired)
+            pods = view.snapshot.pods.records
+            expired = interleave_namespaces(expired, lambda pod: pods[pod].namespace)
         unplaced = 0
         seen: set[int] = set()
         for pod in in_turn(view, expired, _MOST_ASKED)[:_MOST_ASKED]:
@@ -75,18 +77,6 @@ def _expired_pods(view: View) -> list[int]:
     rows = rows[stays & (snapshot.pods.created_s[rows] < latest_s)]
     rows = rows[np.lexsort((rows, snapshot.pods.priority[rows], snapshot.pods.created_s[rows]))]
     return [pod for pod in rows.tolist() if _is_meant(view, pod, setting)]
-
-
-def _namespaces_in_turn(view: View, pods: list[int]) -> list[int]:
-    """Return the same pods: one of each namespace, then a second one of each, and so on."""
-    names, of_class = np.unique([each.namespace for each in view.snapshot.classes], return_inverse=True)
-    namespace = of_class[view.snapshot.pods.pod_class[pods]]
-    order = np.argsort(namespace, kind="stable")
-    first = np.searchsorted(namespace[order], np.arange(len(names)))
-    turn = np.empty(len(pods), np.int64)
-    turn[order] = np.arange(len(pods)) - first[namespace[order]]
-    found: list[int] = np.asarray(pods)[np.lexsort((namespace, turn))].tolist()
-    return found
 
 
 def _is_meant(view: View, pod: int, setting: PodLifeTimePolicy) -> bool:
