@@ -33,6 +33,9 @@ test: $(READY) ## all everyday tests (ARGS="-k name" to choose)
 test-size: $(READY) ## tests that take long: large clusters, and all of many similar cases
 	@$(BIN)/pytest -n auto -m "size and not control_plane" $(ARGS)
 
+.PHONY: full
+full: test-size test-web-full e2e-full e2e-nodes-full ## all long parts, before a release: they take hours
+
 .PHONY: explore
 explore: $(READY) ## try every property with N times as many examples as every day, at random (N=100)
 	@EXPLORE=$(or $(N),100) $(BIN)/pytest -n auto -m "hypothesis and not control_plane" $(ARGS)
@@ -42,7 +45,7 @@ campaign: $(READY) ## the reliability campaign: N seeds of faults in simulated c
 	@$(BIN)/python -m tests.campaign --seeds $(or $(N),20) --first $(or $(SEED),1) $(ARGS)
 
 .PHONY: e2e
-e2e: $(READY) control-plane ## tests on a real control plane, built on first use (COLD=1: with empty caches)
+e2e: $(READY) control-plane helm ## tests on a real control plane, built on first use (COLD=1: with empty caches)
 	@folder=$$(mktemp -d) && trap "rm -rf $$folder" EXIT && \
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --basetemp=$$folder/runs tests/stories tests/e2e \
 	  -m "(not simulator and not full) or (simulator and kubectl)" $(ARGS) && \
@@ -60,11 +63,11 @@ e2e-full: $(READY) peers ## the long parts: more stories, other projects' progra
 	@$(BIN)/python -m bench.evictions
 
 .PHONY: e2e-nodes-full
-e2e-nodes-full: $(READY) node-programs $(IMAGE) ## the long tests on real nodes: requests that each way to remove a pod loses
+e2e-nodes-full: $(READY) node-programs helm $(IMAGE) ## the long tests on real nodes: requests that each way to remove a pod loses
 	@$(BIN)/python -m tests.testbed.nodes $(BIN)/pytest tests/e2e_nodes -m full $(ARGS)
 
 .PHONY: e2e-nodes
-e2e-nodes: $(READY) node-programs $(IMAGE) ## tests on real nodes: containers, Services, our image (needs root; ARGS="-k name")
+e2e-nodes: $(READY) node-programs helm $(IMAGE) ## tests on real nodes: containers, Services, our image (needs root; ARGS="-k name")
 	@$(BIN)/pytest tests/image
 	@$(BIN)/python -m tests.testbed.nodes $(BIN)/pytest tests/e2e_nodes -m "not full" $(ARGS)
 
@@ -84,6 +87,10 @@ peers: ## build the control plane and the programs of other projects that evict 
 .PHONY: control-plane
 control-plane: ## only build the real control plane: etcd, kube-apiserver, controller manager, scheduler, kubectl
 	@$(PYTHON) tests/testbed/build.py
+
+.PHONY: helm
+helm: $(READY) ## only build Helm, which tests install the chart with
+	@$(BIN)/python -m tests.testbed.helm
 
 .PHONY: conformance-record
 conformance-record: $(READY) control-plane ## record what the real API server does in each scenario
@@ -200,7 +207,7 @@ $(IMAGE): $(READY) pyproject.toml README.md LICENSE THIRD-PARTY-NOTICES.md requi
 	@$(BIN)/python -m tools.container_image --to $@
 
 .PHONY: release
-release: $(READY) sbom ## write a release to dist/release and install from it: packages, images, chart, kubectl plugin, checksums
+release: $(READY) helm sbom ## write a release to dist/release and install from it: packages, images, chart, kubectl plugin, checksums
 	@$(BIN)/python -m tools.release_files --sbom sbom.json --url $(or $(RELEASE_URL),https://rescheduler.dev/releases) $(ARGS)
 	@$(BIN)/pytest tests/release
 

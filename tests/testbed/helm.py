@@ -30,3 +30,7 @@ def _build(to: Path) -> None:
         if done.returncode != 0:
             raise BuildError(f"`{' '.join(command)}` ended with {done.returncode}:\n{done.stderr[-2000:]}")
         (Path(folder) / "helm").replace(to)
+
+
+if __name__ == "__main__":
+    print(f"Helm {VERSION} is in {helm().parent}")

@@ -178,7 +178,6 @@ def access_with_token(control_plane: ControlPlane, namespace: str, folder: Path)
     A request with a token is no impersonation: the audit of what our programs request does not count it.
     """
     access = load_cluster_access(kubeconfig_as(control_plane, DAEMON, namespace, folder))
-    control_plane.kubectl("create", "serviceaccount", DAEMON, "-n", namespace)
     token = control_plane.kubectl("create", "token", DAEMON, "-n", namespace).strip()
     return replace(access, credentials=StoredCredentials(authorization=f"Bearer {token}"), headers={})
 

@@ -27,7 +27,9 @@ Act = Callable[..., Awaitable[None]]
         pytest.param(3, interferences.scaled_down, 2, id="scaled down from three to two"),
     ],
 )
-@pytest.mark.parametrize("budget", [{"minAvailable": 1}, {"maxUnavailable": 0}], ids=str)
+@pytest.mark.parametrize(
+    "budget", [{"minAvailable": 1}, pytest.param({"maxUnavailable": 0}, marks=pytest.mark.full)], ids=str
+)
 async def test_while_the_copy_settles_the_workload_is(
     make_moves: MakeMoves, replicas: int, act: Act, left: int, budget: dict[str, int]
 ) -> None:
