@@ -9,7 +9,7 @@ import pytest
 from rescheduler.config.policy import Policy
 from tests.battery.executing import CheckLoop
 from tests.battery.scenarios import SCENARIOS
-from tests.battery.test_promises import SETTINGS, every_setting
+from tests.battery.test_promises import SETTINGS, combined_settings
 
 CHECKS = 50
 UNBALANCED = ("one hot node", "a node that is hot by usage only", "nodes of different sizes")
@@ -22,7 +22,7 @@ def noise(seed, amplitude=0.3):
 
 
 @pytest.mark.parametrize("scenario", UNBALANCED)
-@every_setting
+@combined_settings
 def test_noise_in_the_usage_does_not_make_pods_go_to_and_fro(scenario, setting):
     # No cooldown here: it is not the cooldown that keeps pods from coming back.
     policy = replace(SETTINGS[setting], pod_cooldown=timedelta())
@@ -44,7 +44,7 @@ def test_nothing_moves_by_usage_before_it_was_hot_for_some_checks():
 
 
 @pytest.mark.parametrize("room", [1, 2, 3])
-@every_setting
+@combined_settings
 def test_what_one_plan_has_no_room_for_is_done_by_the_next_ones(setting, room):
     """Little by little it comes to the same end, and the node changes are made once."""
     loop = CheckLoop(

@@ -45,6 +45,11 @@ SETTINGS = {
 }
 
 every_setting = pytest.mark.parametrize("setting", SETTINGS)
+combined_settings = pytest.mark.parametrize(
+    "setting",
+    [*TOGETHER, *(pytest.param(each, marks=pytest.mark.size) for each in sorted(BUILT_IN_STRATEGIES))],
+)
+"""Every day strategies together; each one alone as well takes longer."""
 every_strategy = pytest.mark.parametrize("name", sorted(BUILT_IN_STRATEGIES))
 every_scenario = pytest.mark.parametrize("scenario", SCENARIOS)
 
@@ -85,7 +90,7 @@ def test_every_step_is_feasible_and_within_all_limits(scenario, setting):
         assert replay(present(cluster.objects), planned(cluster, limits), limits) == []
 
 
-@every_setting
+@combined_settings
 @every_scenario
 def test_the_same_cluster_gives_the_same_plan_in_whatever_order_it_arrived(scenario, setting):
     cluster, policy = built(scenario), SETTINGS[setting]
@@ -113,7 +118,7 @@ def test_every_move_brings_the_cluster_nearer_to_what_its_strategy_wants(scenari
         )
 
 
-@every_setting
+@combined_settings
 @every_scenario
 def test_after_all_moves_there_is_nothing_more_to_do(scenario, setting):
     # No cooldown here: it is not the cooldown that keeps pods where they are.

@@ -24,7 +24,7 @@ def digest() -> str:
 @pytest.mark.parametrize(
     "surroundings",
     [
-        pytest.param({"PYTHONHASHSEED": "1"}, id="a hash seed"),
+        pytest.param({"PYTHONHASHSEED": "1"}, id="a hash seed", marks=pytest.mark.size),
         pytest.param({"PYTHONHASHSEED": "2", "OPENBLAS_NUM_THREADS": "1"}, id="another, and one thread"),
     ],
 )

@@ -10,7 +10,7 @@ from tests.campaign.fault_schedule import ACTIONS, ScheduledAction, fault_schedu
 from tests.campaign.schedule_shrinking import shortened, shortest
 
 
-@pytest.mark.parametrize("seed", [8, 9])
+@pytest.mark.parametrize("seed", [8, pytest.param(9, marks=pytest.mark.size)])
 def test_nothing_is_lost_broken_or_left_behind(seed):
     """After minutes of faults, all is finished, nothing is left, and nothing more is planned."""
     result = run_seed(seed, minutes=2.5)

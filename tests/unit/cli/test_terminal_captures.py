@@ -23,8 +23,9 @@ from tests.unit.cli.terminal_capture import captured, captured_display, captured
 from tests.unit.cli.test_move_status import move_progress
 from tests.unit.cluster.sources.rich_cluster import complete, saved
 
-WIDTHS = [60, 80, 120, 200]
-TABLE_WIDTHS = [60, 80, 100, 120, 200]
+OTHER_WIDTHS = [pytest.param(width, marks=pytest.mark.size) for width in (80, 200)]
+WIDTHS = [60, 120, *OTHER_WIDTHS]
+TABLE_WIDTHS = [*WIDTHS, pytest.param(100, marks=pytest.mark.size)]
 NODE = "ip-10-0-1-{}.eu-west-1.compute.internal"
 
 
