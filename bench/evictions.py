@@ -67,8 +67,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder), parts) as plane:
         filled(plane, options.nodes, options.pods, owners=True)
         plane.kubectl("apply", "-f", "-", stdin=json.dumps(podmigration_crd()))
-        name = f"customresourcedefinition/{PODMIGRATION_CRD_NAME}"
-        plane.kubectl("wait", "--for=condition=Established", name)
+        plane.wait_until_served(PODMIGRATION_CRD_NAME)
         reached = asyncio.run(measure(plane, Path(folder), options))
     return 1 if options.gate and not reached else 0
 

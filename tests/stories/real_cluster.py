@@ -55,10 +55,9 @@ def started(folder: Path, definitions: list[Object], options: Options = QUICK) -
 
 
 def install_definitions(plane: ControlPlane, definitions: list[Object]) -> None:
-    names = [f"customresourcedefinition/{each['metadata']['name']}" for each in definitions]
     for definition in definitions:
         plane.kubectl("apply", "-f", "-", stdin=json.dumps(definition))
-    plane.kubectl("wait", "--for=condition=Established", *names)
+    plane.wait_until_served(*(each["metadata"]["name"] for each in definitions))
     # It asks which kinds there are only every half a minute, or when it starts.
     plane.restart(Part.CONTROLLER_MANAGER)
 

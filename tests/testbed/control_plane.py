@@ -8,6 +8,7 @@ clients find the API server where it was.
 """
 
 import contextlib
+import json
 import signal
 import subprocess
 from collections.abc import Iterable
@@ -112,6 +113,17 @@ class ControlPlane:
             shown = " ".join(arguments)
             raise RuntimeError(f"`kubectl {shown}` ended with {done.returncode}: {done.stderr.strip()}")
         return done.stdout
+
+    def wait_until_served(self, *definitions: str) -> None:
+        """Waits for CRDs that were just created. `kubectl wait` fails while one has no conditions yet."""
+        for name in definitions:
+            if not until(lambda: self._is_established(name), _READY_WITHIN_S):  # noqa: B023 - called at once
+                raise RuntimeError(f"the CRD {name} is not established after {_READY_WITHIN_S} s")
+
+    def _is_established(self, definition: str) -> bool:
+        found = json.loads(self.kubectl("get", "crd", definition, "-o", "json"))
+        conditions = (found.get("status") or {}).get("conditions") or ()
+        return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
     def audited(self) -> list[dict[str, Any]]:
         """The audit log: an event per finished request, in the order they finished."""

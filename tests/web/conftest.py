@@ -79,6 +79,19 @@ def server_of() -> Iterator[Callable[[str], PageServer]]:
         server.stop()
 
 
+def open_movable_pod(page: Page, text: str) -> None:
+    """Find a pod in Why that may move now: those that another test has moved may not, for a while."""
+    api = page.url.partition("#")[0] + "api/v1"
+    pods = page.request.get(f"{api}/pods", params={"q": text}).json()["pods"]
+    movable = next(
+        each["pod"]
+        for each in pods
+        if page.request.get(f"{api}/pods/{each['pod']}/explain").json()["mayMove"]
+    )
+    page.get_by_role("combobox", name="Find a pod").fill(movable)
+    page.get_by_role("option").first.click()
+
+
 @dataclass
 class PageUser:
     """A browser window that is logged in, and what its console said."""

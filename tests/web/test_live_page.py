@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.testbed.cache import Binaries, cache_folder
-from tests.web.conftest import Findings, PageServer, PageUser
+from tests.web.conftest import Findings, PageServer, PageUser, open_movable_pod
 
 Servers = Callable[[str], PageServer]
 
@@ -158,8 +158,7 @@ def test_cancelled_move(server_of: Servers, user: PageUser) -> None:
     user.expected = ("404",)  # its panel is open when the PodMigration goes
     server = server_of("calm")
     page = user.visit(server, "why")
-    page.get_by_role("combobox", name="Find a pod").fill("shop/search")
-    page.get_by_role("option").first.click()
+    open_movable_pod(page, "shop/search")
     page.get_by_role("button", name="Move this pod").click()
     page.get_by_role("dialog").get_by_role("button", name="Move this pod").click()
     link = page.get_by_role("dialog").locator("a").first

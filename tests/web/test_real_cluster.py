@@ -19,7 +19,7 @@ from tests.e2e.permissions import DAEMON, kubeconfig_as
 from tests.stories import objects
 from tests.stories.real_cluster import install_definitions
 from tests.testbed import ControlPlane
-from tests.web.conftest import Findings, PageServer, PageUser
+from tests.web.conftest import Findings, PageServer, PageUser, open_movable_pod
 
 pytestmark = pytest.mark.control_plane
 
@@ -186,8 +186,7 @@ def test_revoked_token(cluster: Kubectl, daemon: PageServer, user: PageUser) -> 
     user.expected = (*user.expected, "401", "409")
     token = token_of(cluster, "leaver")
     log_in(page, token)
-    page.get_by_role("combobox", name="Find a pod").fill("shop/web")
-    page.get_by_role("option").first.click()
+    open_movable_pod(page, "shop/web")
     cluster("-n", SHOP, "delete", "serviceaccount", "leaver")
     until_refused(cluster, token)
     page.get_by_role("button", name="Move this pod").click()

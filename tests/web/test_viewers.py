@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.web.conftest import Findings, PageServer, PageUser
+from tests.web.conftest import Findings, PageServer, PageUser, open_movable_pod
 
 Servers = Callable[[str], PageServer]
 
@@ -62,8 +62,7 @@ def test_allowed_move(server: PageServer, user: PageUser) -> None:
     """Who may create PodMigrations in the shop moves a pod there, and watches it to its end."""
     page = user.visit(server, "why")
     log_in(page, "token-of-dev")
-    page.get_by_role("combobox", name="Find a pod").fill("shop/cart")
-    page.get_by_role("option").first.click()
+    open_movable_pod(page, "shop/cart")
     page.get_by_role("button", name="Move this pod").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.locator("summary")).to_contain_text(re.compile("PodMigration.*shop/"))

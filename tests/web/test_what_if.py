@@ -9,7 +9,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
-from tests.web.conftest import PageServer, PageUser
+from tests.web.conftest import PageServer, PageUser, open_movable_pod
 
 Servers = Callable[[str], PageServer]
 
@@ -104,8 +104,7 @@ def test_executed_plan(user: PageUser, server_of: Servers) -> None:
     """A what-if is executed from the page: the dialog has each PodMigration, and nothing exists before."""
     server = server_of("calm")
     page = user.visit(server, "why")
-    page.get_by_role("combobox", name="Find a pod").fill("shop/web")
-    page.get_by_role("option").first.click()
+    open_movable_pod(page, "shop/web")
     page.locator(".matrix tr.fits li a", has_text="try").first.click()
     expect(page.locator(".chips li")).to_have_count(1)
     pod = page.locator(".chips li").inner_text().split(" ")[0]

@@ -71,9 +71,7 @@ class _Cluster:
     async def prepare(self, kubelet: FakeKubelet) -> None:
         """All workloads are created; the last node is cordoned by others and has a forged mark of ours."""
         self.plane.kubectl("apply", "-f", "-", stdin=json.dumps(podmigration_crd()))
-        self.plane.kubectl(
-            "wait", "--for=condition=Established", f"customresourcedefinition/{PODMIGRATION_CRD_NAME}"
-        )
+        self.plane.wait_until_served(PODMIGRATION_CRD_NAME)
         # It asks which kinds there are only every half a minute, or when it starts.
         await asyncio.to_thread(self.plane.restart, Part.CONTROLLER_MANAGER)
         nodes = await until_usable(self.client, kubelet, NODES_COUNT)

@@ -29,9 +29,7 @@ _ELECTION = {"leaseDuration": "5s", "renewDeadline": "4s", "retryPeriod": "1s"}
 def define_podmigrations(control_plane: ControlPlane) -> None:
     """Create the CRD, and make sure that the controllers know it."""
     control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(podmigration_crd()))
-    control_plane.kubectl(
-        "wait", "--for=condition=Established", f"customresourcedefinition/{PODMIGRATION_CRD_NAME}"
-    )
+    control_plane.wait_until_served(PODMIGRATION_CRD_NAME)
     # It asks which kinds there are only every half a minute, or when it starts.
     control_plane.restart(Part.CONTROLLER_MANAGER)
 

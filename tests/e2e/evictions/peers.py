@@ -62,11 +62,9 @@ def install_karpenter(control_plane: ControlPlane) -> None:
     """Its CRDs, and a class of nodes that need 2 s to register."""
     # Another test may have made one of the kinds itself.
     control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(located_peers().crds))
-    names = [
-        f"customresourcedefinition/{each}"
-        for each in ("nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "kwoknodeclasses.karpenter.kwok.sh")
-    ]
-    control_plane.kubectl("wait", "--for=condition=Established", *names)
+    control_plane.wait_until_served(
+        "nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "kwoknodeclasses.karpenter.kwok.sh"
+    )
     node_class = {
         "apiVersion": "karpenter.kwok.sh/v1alpha1",
         "kind": "KWOKNodeClass",

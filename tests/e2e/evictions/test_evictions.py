@@ -204,8 +204,7 @@ async def _claim_node(
     for item in (crd, claim):
         await asyncio.to_thread(control_plane.kubectl, "apply", "-f", "-", stdin=json.dumps(item))
         if item is crd:
-            established = ("wait", "--for=condition=Established", "crd/nodeclaims.karpenter.sh")
-            await asyncio.to_thread(control_plane.kubectl, *established)
+            await asyncio.to_thread(control_plane.wait_until_served, "nodeclaims.karpenter.sh")
     labels = {KARPENTER_NODE_POOL_LABEL: "default"}
     await sandbox.client.patch(NODES, node, merge_patch({"metadata": {"labels": labels}}))
 

@@ -21,9 +21,7 @@ QUIET_S = 390.0
 async def test_nothing_halts_the_daemon_while_nothing_happens(tmp_path: Path) -> None:
     with ControlPlane(tmp_path / "plane", QUICK) as plane:
         plane.kubectl("apply", "-f", "-", stdin=json.dumps(podmigration_crd()))
-        plane.kubectl(
-            "wait", "--for=condition=Established", f"customresourcedefinition/{PODMIGRATION_CRD_NAME}"
-        )
+        plane.wait_until_served(PODMIGRATION_CRD_NAME)
         config = write_config(tmp_path / "config.json")
         cluster = Cluster(plane.kubeconfig, plane.kubeconfig, config, "default")
         replica = await cluster.replica()

@@ -36,9 +36,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
     manifests = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     with ControlPlane(tmp_path_factory.mktemp("attacked"), STILL) as started:
         started.kubectl("apply", "--server-side", "-f", "-", stdin="---\n".join(manifests.split("---\n")[:2]))
-        started.kubectl(
-            "wait", "--for=condition=Established", f"customresourcedefinition/{PODMIGRATION_CRD_NAME}"
-        )
+        started.wait_until_served(PODMIGRATION_CRD_NAME)
         started.kubectl("apply", "--server-side", "-f", "-", stdin=manifests)
         for item in attacks.stage():
             started.kubectl("create", "--validate=strict", "-f", "-", stdin=json.dumps(item))

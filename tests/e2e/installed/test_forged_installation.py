@@ -102,9 +102,7 @@ async def test_a_tenants_objects_neither_receive_nor_hold_up_what_users_request(
     values = tmp_path / "values.yaml"
     values.write_text(json.dumps({"daemon": {"replicas": 0}, "webhook": {"replicas": 0}}))
     apply_manifests(control_plane, "--namespace", "platform", "--create-namespace", "--values", str(values))
-    control_plane.kubectl(
-        "wait", "--for=condition=Established", f"customresourcedefinition/{PODMIGRATION_CRD_NAME}"
-    )
+    control_plane.wait_until_served(PODMIGRATION_CRD_NAME)
     paused = await run("pause", "--why", "the fair")
     assert "Paused (ConfigMap platform/rescheduler-state)" in paused.stdout, paused.stderr
     assert (await read_state(client, "platform"))[0].why == "the fair"

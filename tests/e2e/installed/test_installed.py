@@ -80,9 +80,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory, manifests: str) -> I
         # First what the others stand in, then all of it: a dry run makes neither namespace nor kind.
         definitions = "---\n".join(manifests.split("---\n")[:2])
         started.kubectl("apply", "--server-side", "-f", "-", stdin=definitions)
-        started.kubectl(
-            "wait", "--for=condition=Established", f"customresourcedefinition/{PODMIGRATION_CRD_NAME}"
-        )
+        started.wait_until_served(PODMIGRATION_CRD_NAME)
         started.kubectl(
             "apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-", stdin=manifests
         )
