@@ -29,6 +29,7 @@ from rescheduler.migrations.controller.migration_log import MigrationLog
 from rescheduler.migrations.controller.migration_removal import ForcedRemovalCleanup, remove_filling
 from rescheduler.migrations.controller.observation_builder import DeletedPods, migration_at, observe
 from rescheduler.migrations.effects import DeleteCopy, Effect, RecordEviction, UnlabelSource, WithdrawSteering
+from rescheduler.migrations.labels_and_names import copy_names
 from rescheduler.migrations.observation import (
     ConditionUpdate,
     Decision,
@@ -178,6 +179,10 @@ class Reconciler:
             if observation.migration.status.handover is Handover.EVICT:
                 observation = replace(observation, no_room=self._revalidator.no_room(observation.migration))
             decision = decide(observation)
+        if _ends_rollback_without_copy(observation, decision):
+            await self._read_copy(observation.migration)
+            observation = self._observe(observation.migration)
+            decision = decide(observation)
         if not isinstance(decision, Perform):
             return decision
         same = observation.migration.status.step, _without_version(decision.effect)
@@ -220,6 +225,12 @@ class Reconciler:
         nodes, _ = await asyncio.gather(asyncio.gather(*map(self._live_node, names)), asyncio.gather(*reads))
         others = {each: known for each, known in observation.nodes.items() if each not in names}
         return others | {node.name: node for node in nodes if node is not None}
+
+    async def _read_copy(self, migration: Migration) -> None:
+        """Read the copy of the last attempt by its name. Another process may have created it and ended before
+        it was recorded, and a cache that is behind does not know it."""
+        for name in copy_names(migration)[:1]:
+            await self._watched.read_pod(f"{migration.namespace}/{name}", "")
 
     async def _live_node(self, name: str) -> NodeRecord | None:
         try:
@@ -353,6 +364,16 @@ def _is_irreversible(observation: Observation, decision: Decision) -> bool:
             return observation.target is not None and observation.target.is_ready
         return decision.effect.irreversible or (is_evicting and isinstance(decision.effect, UnlabelSource))
     return is_evicting and isinstance(decision, Transition) and decision.event is not Trigger.SOURCE_LEFT
+
+
+def _ends_rollback_without_copy(observation: Observation, decision: Decision) -> bool:
+    """Return whether a rollback would end because no copy is known."""
+    return (
+        isinstance(decision, Transition)
+        and observation.migration.status.step == MigrationStep.ROLLING_BACK
+        and observation.migration.status.handover in {Handover.ADOPT, Handover.COPY}
+        and observation.target is None
+    )
 
 
 def _without_version(effect: Effect) -> tuple[Any, ...]:

@@ -206,6 +206,36 @@ async def test_what_another_controller_has_put_on_record_is_gone_by_at_once(make
     assert made == []
 
 
+async def test_a_rollback_does_not_end_before_a_copy_that_no_watch_has_reported(make_moves, connect, server):
+    """Its creation was not answered, and the attempt is given up: nothing is left when the migration ends."""
+    moves = await make_moves(nodes=2)
+    sandbox = moves.sandbox
+    await sandbox.deployment(1)
+    (source,) = await sandbox.pods()
+    way = StaleWatch(server)
+    made = []
+
+    async def unanswered(method, target, headers, body):
+        answer = await way(method, target, headers, body)
+        if method == "POST" and target.partition("?")[0].endswith("/pods"):
+            made.append(target)
+            status = {"step": "RollingBack", "failure": "TimedOut", "failureIsFinal": True}
+            await moves.client.patch(POD_MIGRATIONS.status, key, merge_patch({"status": status}))
+            raise ConnectionError("the answer was lost")
+        return answer
+
+    key = await moves.create_migration(source, await sandbox.free_node())
+    async with moves.executing(connect(unanswered)):
+        way.is_current.clear()
+        migration = await moves.until_finished(key)
+        left = await sandbox.pods()
+        way.is_current.set()
+        await moves.until_nothing_left()
+    assert migration.status.phase is MigrationPhase.FAILED
+    assert len(made) == 1
+    assert [pod["metadata"]["uid"] for pod in left] == [source["metadata"]["uid"]]
+
+
 @pytest.mark.parametrize("is_orphaned", [True, False], ids=["orphaned", "deleted"])
 async def test_a_copy_is_given_up_only_if_no_sibling_was_left_behind(make_moves, connect, is_orphaned):
     """Asked of the server: what is known here is empty."""
