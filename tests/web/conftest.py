@@ -81,6 +81,8 @@ def server_of() -> Iterator[Callable[[str], PageServer]]:
 
 def open_movable_pod(page: Page, text: str) -> None:
     """Find a pod in Why that may move now: those that another test has moved may not, for a while."""
+    names = page.get_by_role("combobox", name="Find a pod")
+    expect(names).to_be_visible()  # whoever logs in is logged in then
     api = page.url.partition("#")[0] + "api/v1"
     pods = page.request.get(f"{api}/pods", params={"q": text}).json()["pods"]
     movable = next(
@@ -88,7 +90,7 @@ def open_movable_pod(page: Page, text: str) -> None:
         for each in pods
         if page.request.get(f"{api}/pods/{each['pod']}/explain").json()["mayMove"]
     )
-    page.get_by_role("combobox", name="Find a pod").fill(movable)
+    names.fill(movable)
     page.get_by_role("option").first.click()
 
 

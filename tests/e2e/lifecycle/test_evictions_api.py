@@ -152,6 +152,7 @@ async def test_the_daemons_account_changes_nothing_of_an_eviction_but_its_own_re
     control_plane: ControlPlane,
     tmp_path: Path,
     change: Object,
+    eventually: Any,
 ) -> None:
     moves = await make_shop(2)
     await moves.sandbox.deployment(1, pod=opted_in())
@@ -160,9 +161,9 @@ async def test_the_daemons_account_changes_nothing_of_an_eviction_but_its_own_re
     key = await controller.request(pod)
     await controller.activate(key, pod)
     before = await client.get(EVICTIONS, key)
-    stolen = Client(
-        HttpTransport(access_with_token(control_plane, namespace, tmp_path)), field_manager=FIELD_MANAGER
-    )
+    access = access_with_token(control_plane, namespace, tmp_path)
+    await eventually(lambda: is_restricted(access, key))
+    stolen = Client(HttpTransport(access), field_manager=FIELD_MANAGER)
     try:
         with contextlib.suppress(errors.Forbidden, errors.Invalid):
             await stolen.patch(EVICTIONS.status, key, merge_patch(change))
@@ -180,6 +181,19 @@ def access_with_token(control_plane: ControlPlane, namespace: str, folder: Path)
     access = load_cluster_access(kubeconfig_as(control_plane, DAEMON, namespace, folder))
     token = control_plane.kubectl("create", "token", DAEMON, "-n", namespace).strip()
     return replace(access, credentials=StoredCredentials(authorization=f"Bearer {token}"), headers={})
+
+
+async def is_restricted(access: ClusterAccess, key: str) -> bool:
+    """Return whether the API server has read the admission policy: until then it refuses nothing."""
+    client = Client(HttpTransport(access), field_manager=FIELD_MANAGER)
+    emptied = merge_patch({"status": {"requesters": []}})
+    try:
+        await client.patch(EVICTIONS.status, key, emptied, dry_run=True)
+    except errors.Forbidden:
+        return True
+    finally:
+        await client.close()
+    return False
 
 
 def without_managers(item: Object) -> Object:

@@ -253,12 +253,14 @@ async def _cancel(client: Client, watched: WatchedObjects, migration: Migration)
         await client.delete(POD_MIGRATIONS, migration.key, uid=migration.uid)
     except errors.TooLarge:
         # A deletion that a finalizer holds writes its time.
-        await remove_filling(client, watched, migration)
-        await client.delete(POD_MIGRATIONS, migration.key, uid=migration.uid)
+        smaller = await remove_filling(client, watched, migration)
+        # Without its version, the server may try to delete what its watch cache still has, which is too large.
+        version = smaller["metadata"]["resourceVersion"]
+        await client.delete(POD_MIGRATIONS, migration.key, uid=migration.uid, version=version)
 
 
-async def remove_filling(client: Client, watched: WatchedObjects, migration: Migration) -> None:
-    """Remove what others have added to the object, up to the limit of etcd: rescheduler needs none of it.
+async def remove_filling(client: Client, watched: WatchedObjects, migration: Migration) -> Object:
+    """Remove what others have added to the object, up to the limit of etcd, and return what is left.
 
     Without room for its status, a migration could not end, and would hold its turn forever. Annotations can
     fill it, too: the limit of the API server counts their characters, and JSON escapes some with six bytes.
@@ -280,7 +282,9 @@ async def remove_filling(client: Client, watched: WatchedObjects, migration: Mig
         "finalizers": [each for each in migration.finalizers if each == FINALIZER],
     }
     patch = merge_patch({"metadata": metadata})
-    watched.migrations.observe(await client.patch(POD_MIGRATIONS, migration.key, patch))
+    written = await client.patch(POD_MIGRATIONS, migration.key, patch)
+    watched.migrations.observe(written)
+    return written
 
 
 def _migrations_to_await(watched: WatchedObjects) -> list[Migration]:
