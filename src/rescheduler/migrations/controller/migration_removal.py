@@ -254,7 +254,7 @@ async def _cancel(client: Client, watched: WatchedObjects, migration: Migration)
     except errors.TooLarge:
         # A deletion that a finalizer holds writes its time.
         smaller = await remove_filling(client, watched, migration)
-        # Without its version, the server may try to delete what its watch cache still has, which is too large.
+        # By its new version: the server's watch cache may still have the object that is too large.
         version = smaller["metadata"]["resourceVersion"]
         await client.delete(POD_MIGRATIONS, migration.key, uid=migration.uid, version=version)
 
