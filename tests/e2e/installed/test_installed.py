@@ -284,7 +284,8 @@ async def test_each_command_works_with_the_role_that_the_docs_name(
         return bool(items and items[0]["spec"].get("holderIdentity"))
 
     await eventually(leads)
-    kubelet = await start_kubelet({"pods": [AT_ONCE]}, nodes=2)
+    # Of a copy and a surplus pod that is ready as soon as it is created, the ReplicaSet may remove the copy.
+    kubelet = await start_kubelet({"pods": [{"startup": "3s", "termination": "0s"}]}, nodes=2)
     sandbox = Sandbox(client, namespace, kubelet, await until_usable(client, kubelet, 2))
     first, second = sandbox.nodes
     await client.create(
