@@ -101,7 +101,6 @@ async def test_pods_stuck_terminating_on_a_lost_node(make_recovery: MakeRecovery
 # -- annotations that are invalid
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "retries",
     [

@@ -79,7 +79,6 @@ async def test_who_is_given_up_goes_on_when_more_is_allowed(make_recovery: MakeR
         await recovery.until_forgotten("Deployment")
 
 
-@pytest.mark.full
 async def test_when_all_nodes_were_tried_it_begins_again(make_recovery: MakeRecovery) -> None:
     recovery: RecoverySandbox = await make_recovery(nodes=2)
     first, second = recovery.sandbox.nodes
