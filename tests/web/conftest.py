@@ -82,7 +82,7 @@ def server_of() -> Iterator[Callable[[str], PageServer]]:
 def open_movable_pod(page: Page, text: str) -> None:
     """Find a pod in Why that may move now: those that another test has moved may not, for a while."""
     names = page.get_by_role("combobox", name="Find a pod")
-    expect(names).to_be_visible()  # whoever logs in is logged in then
+    expect(names).to_be_visible()  # the page shows it after the login
     api = page.url.partition("#")[0] + "api/v1"
     pods = page.request.get(f"{api}/pods", params={"q": text}).json()["pods"]
     movable = next(

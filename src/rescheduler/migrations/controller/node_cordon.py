@@ -105,7 +105,7 @@ class NodeCordoner:
         """Patch the node with its version as precondition: another client may cordon it at the same time."""
         annotations = {CORDONED_BY_ANNOTATION: mark}
         if mark is None:
-            # Else the next maintenance, by somebody else, would be attributed to this user.
+            # Otherwise the next maintenance, by another user, would be attributed to this one.
             annotations[REQUESTED_BY_ANNOTATION] = None
         patch: Object = {"metadata": {"resourceVersion": version, "annotations": annotations}}
         if cordon is not None:
