@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from pygments.lexers.shell import BashSessionLexer
+
 DOCS = Path(__file__).parent
 
 project = "rescheduler"
@@ -57,5 +59,12 @@ def _prepare(_app: object, page: str, content: list[str]) -> None:
     content[0] = text
 
 
+class _Console(BashSessionLexer):  # type: ignore[misc]
+    """Commands begin with `$`. A line that begins with `#` or `%` is output, such as a comment in YAML."""
+
+    _ps1rgx = re.compile(r"^(\$ )(.*\n?)")
+
+
 def setup(app: object) -> None:
     app.connect("source-read", _prepare)  # type: ignore[attr-defined]
+    app.add_lexer("console", _Console)  # type: ignore[attr-defined]
