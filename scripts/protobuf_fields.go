@@ -30,6 +30,7 @@ var roots = map[string][]string{
 	"coordination.k8s.io/v1":       {"Lease"},
 	"discovery.k8s.io/v1":          {"EndpointSlice"},
 	"events.k8s.io/v1":             {"Event"},
+	"networking.k8s.io/v1":         {"NetworkPolicy"},
 	"policy/v1":                    {"Eviction", "PodDisruptionBudget"},
 	"rbac.authorization.k8s.io/v1": {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"},
 	"scheduling.k8s.io/v1":         {"PriorityClass"},

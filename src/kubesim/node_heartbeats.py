@@ -31,6 +31,8 @@ class Heartbeats:
         self._is_dead = is_dead
         self._nodes = cluster.kind("v1", "Node")
         self._leases = cluster.kind("coordination.k8s.io/v1", "Lease")
+        self._known: dict[str, tuple[StoredObject, Object]] = {}
+        """The Leases as this object has written them: decoding all of them each time takes long."""
         cluster.clock.call_later(0, self._renew_all)
 
     def _renew_all(self) -> None:
@@ -44,13 +46,17 @@ class Heartbeats:
     def _renew(self, node: StoredObject) -> None:
         now = self._cluster.clock.now()
         found = self._cluster.store.find(self._leases, _NAMESPACE, node.name)
-        lease = found.object if found is not None else self._lease_of(node, now)
+        stored, lease = self._known.get(node.name, (None, {}))
+        if found is None:
+            lease = self._lease_of(node, now)
+        elif found is not stored:
+            lease = found.object
         lease["spec"] = {
             "holderIdentity": node.name,
             "leaseDurationSeconds": _DURATION_S,
             "renewTime": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         }
-        self._cluster.store.put(self._leases, lease)
+        self._known[node.name] = self._cluster.store.put(self._leases, lease), lease
 
     def _lease_of(self, node: StoredObject, now: datetime) -> Object:
         """Return a new Lease that is owned by its node and deleted with it."""

@@ -94,7 +94,8 @@ def run_standalone(options: StandaloneOptions) -> None:
         pass  # interrupted before the server started: there is nothing to stop
     except OSError as error:
         raise StandaloneError(
-            f"the simulated API server can't listen on port {options.port}: {error.strerror}"
+            f"the simulated API server can't listen on port {options.port}: {error.strerror}. "
+            "Choose another one with --port, or omit it to use a free one."
         ) from error
 
 

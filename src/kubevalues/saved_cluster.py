@@ -25,6 +25,7 @@ __all__ = [
     "SAVED_AT",
     "SAVED_KINDS",
     "STEERED",
+    "USAGE_SOURCE",
     "NotJsonCompatible",
     "json_from_yaml",
 ]
@@ -98,6 +99,9 @@ STEERED = "rescheduler.dev/steered"
 GUARDED = "rescheduler.dev/guarded"
 """Annotation of the list: `true` if our webhook was seen to guard handovers."""
 
+USAGE_SOURCE = "rescheduler.dev/usage-source"
+"""Annotation of the list: `prometheus` if PodMetrics and NodeMetrics were read from there."""
+
 _GZIP_MAGIC = b"\x1f\x8b"
 
 MAX_SAVED_BYTES = 2 << 30
@@ -164,6 +168,8 @@ class SavedCluster:
     steered: bool | None = None
     """Whether our webhook answered; None if the file doesn't say."""
     guarded: bool = False
+    usage_source: str = ""
+    """The source of PodMetrics and NodeMetrics; empty for the metrics API."""
 
 
 def parse_cluster(raw: bytes, *, source: str) -> SavedCluster:
@@ -177,7 +183,15 @@ def parse_cluster(raw: bytes, *, source: str) -> SavedCluster:
     complete = frozenset(kind for kind in annotations.get(SAVED_KINDS, "").split(",") if kind)
     steered = {"true": True, "false": False}.get(annotations.get(STEERED, ""))
     guarded = annotations.get(GUARDED) == "true"
-    return SavedCluster(source, objects, annotations.get(SAVED_AT, ""), complete, steered, guarded)
+    return SavedCluster(
+        source,
+        objects,
+        annotations.get(SAVED_AT, ""),
+        complete,
+        steered,
+        guarded,
+        annotations.get(USAGE_SOURCE, ""),
+    )
 
 
 # --- from bytes to the list

@@ -24,7 +24,7 @@ from kubesim.apiserver.fault_injection import (
     SimulatorEndpoint,
     injected_error,
 )
-from kubesim.apiserver.garbage_collector import GarbageCollector, NamespaceController
+from kubesim.apiserver.garbage_collector import EventExpiry, GarbageCollector, NamespaceController
 from kubesim.apiserver.kind_registry import KindRegistry
 from kubesim.apiserver.metrics_server import MetricsApi, UsageStore
 from kubesim.apiserver.object_store import ObjectStore
@@ -81,6 +81,7 @@ class ApiServer:
         self._verbs = ApiVerbs(self.cluster, self.watches, self._usage)
         GarbageCollector(self.cluster)
         NamespaceController(self.cluster)
+        EventExpiry(self.cluster)
         EstablishingController(self.cluster)
         DefinitionFinalizer(self.cluster)
         self.load(first_objects())

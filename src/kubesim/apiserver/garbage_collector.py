@@ -1,8 +1,11 @@
-"""Delete objects whose owners are gone, and the contents of namespaces that are being deleted.
+"""Delete objects whose owners are gone, the contents of namespaces that are being deleted, and old Events.
 
 The collector is level-triggered: it looks at single objects by uid and decides from the current state. An
 owner must have the referenced uid, and be in the same namespace or cluster-scoped.
 """
+
+from collections import deque
+from datetime import datetime, timedelta
 
 from kubesim.apiserver.api_messages import Object
 from kubesim.apiserver.kind_registry import ResourceKind
@@ -12,7 +15,7 @@ from kubesim.apiserver.simulated_cluster import SimulatedCluster
 from kubesim.apiserver.write_options import Preconditions
 from kubesim.delayed_queue import DelayedQueue
 
-__all__ = ["GarbageCollector", "NamespaceController"]
+__all__ = ["EVENT_TTL_S", "EventExpiry", "GarbageCollector", "NamespaceController"]
 
 
 class GarbageCollector:
@@ -166,3 +169,34 @@ class NamespaceController:
                 self._cluster.store.put(self._namespaces, content)
             return
         self._cluster.store.remove(self._namespaces, record)
+
+
+EVENT_TTL_S = 3600.0
+"""How long an Event is kept after its last change: the API server's default (`--event-ttl`)."""
+
+
+class EventExpiry:
+    """Removes old Events, so that they don't fill up a cluster that runs for days."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._events = cluster.kind("v1", "Event")
+        self._expiring: deque[tuple[datetime, StoredObject]] = deque()
+        cluster.store.observers.append(self._changed)
+
+    def _changed(self, kind: ResourceKind, change: StoreChange) -> None:
+        if kind.stored_as != self._events.stored_as or change.after is None:
+            return
+        self._expiring.append((self._cluster.clock.now() + timedelta(seconds=EVENT_TTL_S), change.after))
+        if len(self._expiring) == 1:
+            self._cluster.clock.call_later(EVENT_TTL_S, self._remove_expired)
+
+    def _remove_expired(self) -> None:
+        store, now = self._cluster.store, self._cluster.clock.now()
+        while self._expiring and self._expiring[0][0] <= now:
+            _, event = self._expiring.popleft()
+            if store.find(self._events, event.namespace, event.name) is event:
+                store.remove(self._events, event)
+        if self._expiring:
+            wait = self._expiring[0][0] - now
+            self._cluster.clock.call_later(wait.total_seconds(), self._remove_expired)

@@ -102,6 +102,7 @@ BUILT_IN: tuple[ResourceKind, ...] = (
           categories=_ALL, has_generation=True, subresources=_STATUS),
     _kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", "pdb",
           has_generation=True, subresources=_STATUS, must_name_version=True),
+    _kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", "netpol", has_generation=True),
     _kind("discovery.k8s.io/v1", "EndpointSlice", "endpointslices", has_generation=True),
     _kind("events.k8s.io/v1", "Event", "events", "ev", created_by_put=True),
     _kind("coordination.k8s.io/v1", "Lease", "leases", must_name_version=True, created_by_put=True),

@@ -1,7 +1,6 @@
 """Create and update objects, with all checks that the API server makes before it stores them."""
 
 from collections.abc import Callable
-from copy import deepcopy
 from typing import Protocol
 
 from kubesim.apiserver import server_metadata
@@ -127,7 +126,7 @@ class ObjectWriter:
                     raise not_found(kind, name)
                 return await self.create(kind, namespace, _named(transform(None), name), options), True
             old = record.object
-            wanted = transform(_labelled(kind, deepcopy(old)))
+            wanted = transform(_labelled(kind, record.object))
             new = self._merged(kind, wanted, old, record, subresource)
             new = await self._admission.admit(kind, new, old, subresource=subresource, options=options)
             faults = server_metadata.carry_over(kind, new, old)

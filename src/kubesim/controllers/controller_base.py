@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from kubesim.admission import object_defaults
-from kubesim.apiserver.api_messages import Object, decode
+from kubesim.apiserver.api_messages import Object, decode, encode
 from kubesim.apiserver.kind_registry import ResourceKind
 from kubesim.apiserver.metrics_server import UsageStore
 from kubesim.apiserver.object_deletion import DeleteOptions
@@ -125,6 +125,8 @@ def _replaced(kind: ResourceKind, name: str) -> StatusError:
     return StatusError(409, "Conflict", f'{kind.resource} "{name}" has been replaced since it was read')
 
 
+_MOST_COMPLETED = 10_000
+
 ChangeHandler = Callable[[StoreChange], None]
 
 
@@ -142,6 +144,8 @@ class ControllerContext:
         self.usage = usage
         self.pod_kind = cluster.kind("v1", "Pod")
         self.pods = PodIndex(self.store.collection(self.pod_kind).ordered())
+        self._completed: dict[str, tuple[int, bytes]] = {}
+        """Objects with their defaults by uid, with the version of the object."""
 
     def now(self) -> datetime:
         return self.clock.now()
@@ -157,7 +161,10 @@ class ControllerContext:
         return content if content is not None and "spec" in content else None
 
     def complete(self, kind: ResourceKind, record: StoredObject) -> Object:
-        return object_defaults.apply_defaults(
+        version, raw = self._completed.get(record.uid, (0, b""))
+        if version == record.version:
+            return _decoded(raw)  # controllers read an object several times per change
+        content = object_defaults.apply_defaults(
             kind,
             record.object,
             "UPDATE",
@@ -165,6 +172,10 @@ class ControllerContext:
             lookup=self.cluster.admission.lookup,
             subresource="status",
         )
+        if len(self._completed) >= _MOST_COMPLETED:  # deleted objects are not removed singly
+            self._completed.clear()
+        self._completed[record.uid] = record.version, encode(content)
+        return content
 
 
 class ControllerBase(ABC):

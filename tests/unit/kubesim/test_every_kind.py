@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from kubesim.apiserver.kind_registry import BUILT_IN
+from rescheduler.install.manifests import install_manifests
 
 CASES = yaml.safe_load((Path(__file__).parent / "captured" / "cases.yaml").read_text())
 BY_KIND = {(case["apiVersion"], case["kind"]): case for case in CASES}
@@ -23,6 +24,7 @@ def sample(kind):
 
 
 EXTRA = {
+    "NetworkPolicy": {"spec": {"podSelector": {}}},
     "Secret": {"data": {"a": "MQ=="}},
     "CSIDriver": {"spec": {}},
     "CSIStorageCapacity": {"storageClassName": "fast"},
@@ -40,6 +42,12 @@ EXTRA = {
         }
     },
 }  # fmt: skip
+
+
+def test_everything_that_we_install_is_of_a_served_kind():
+    """So that `rescheduler manifests | kubectl apply -f -` works with a simulated cluster."""
+    installed = {(item["apiVersion"], item["kind"]) for item in install_manifests(create_namespace=True)}
+    assert installed <= {(kind.api_version, kind.name) for kind in BUILT_IN}
 
 
 @pytest.mark.parametrize("kind", WRITABLE, ids=lambda kind: f"{kind.api_version} {kind.name}")
