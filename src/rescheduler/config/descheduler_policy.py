@@ -7,13 +7,22 @@ there; what its validation refuses is refused here, with path and line.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from enum import StrEnum
 from typing import Annotated, Any, Final, TypeVar
 
 from kubevalues import Selector, SelectorError, selector_from_object
 from rescheduler.config.config_document import UnreadableConfig, read_document
 from rescheduler.config.config_loader import IncompleteBlock, read_block
 from rescheduler.config.config_validation import ConfigFault, ConfigurationError, FieldPath
+from rescheduler.config.descheduler_names import (
+    METRIC_RESOURCE,
+    EvictionPlugin,
+    ExtraPodProtection,
+    MetricsSource,
+    NodeAffinityType,
+    NoEvictionPolicy,
+    PodProtection,
+    SpreadAction,
+)
 from rescheduler.config.policy import Namespace
 from rescheduler.config.policy_blocks import BLOCK_CONFIG, TaintName
 from rescheduler.config.setting_rules import (
@@ -34,62 +43,8 @@ from rescheduler.config.setting_rules import (
 __all__ = [
     "DeschedulerPlugin",
     "DeschedulerPolicy",
-    "EvictionPlugin",
-    "ExtraPodProtection",
-    "MetricsSource",
-    "NoEvictionPolicy",
-    "NodeAffinityType",
-    "PodProtection",
-    "SpreadAction",
     "read_descheduler_policy",
 ]
-
-
-class EvictionPlugin(StrEnum):
-    EVICTOR = "DefaultEvictor"
-    HIGH = "HighNodeUtilization"
-    LOW = "LowNodeUtilization"
-    LIFE_TIME = "PodLifeTime"
-    DUPLICATES = "RemoveDuplicates"
-    FAILED = "RemoveFailedPods"
-    RESTARTS = "RemovePodsHavingTooManyRestarts"
-    ANTI_AFFINITY = "RemovePodsViolatingInterPodAntiAffinity"
-    NODE_AFFINITY = "RemovePodsViolatingNodeAffinity"
-    TAINTS = "RemovePodsViolatingNodeTaints"
-    SPREAD = "RemovePodsViolatingTopologySpreadConstraint"
-
-
-class MetricsSource(StrEnum):
-    KUBERNETES = "KubernetesMetrics"
-    PROMETHEUS = "Prometheus"
-
-
-class NodeAffinityType(StrEnum):
-    REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-    PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-
-
-class SpreadAction(StrEnum):
-    HARD = "DoNotSchedule"
-    SOFT = "ScheduleAnyway"
-
-
-class NoEvictionPolicy(StrEnum):
-    PREFERRED = "Preferred"
-    MANDATORY = "Mandatory"
-
-
-class PodProtection(StrEnum):
-    LOCAL_STORAGE = "PodsWithLocalStorage"
-    DAEMON_SETS = "DaemonSetPods"
-    CRITICAL = "SystemCriticalPods"
-    FAILED_BARE = "FailedBarePods"
-
-
-class ExtraPodProtection(StrEnum):
-    CLAIMS = "PodsWithPVC"
-    WITHOUT_BUDGET = "PodsWithoutPDB"
-    RESOURCE_CLAIMS = "PodsWithResourceClaims"
 
 
 def _label_selector() -> SettingRule:
@@ -104,12 +59,23 @@ def _label_selector() -> SettingRule:
     return SettingRule("map", "a label selector with matchLabels and matchExpressions", read)
 
 
+def _measured_resource() -> SettingRule:
+    """Allow a resource, or the value of a query."""
+    resource = resource_name()
+
+    def read(value: object) -> str:
+        return METRIC_RESOURCE if value == METRIC_RESOURCE else str(resource.read(value))
+
+    return SettingRule("string", f"{resource.allowed}, or {METRIC_RESOURCE} for the value of a query", read)
+
+
 _Flag = Annotated[bool, flag()]
 _Count = Annotated[int | None, integer(0)]
 _Text = Annotated[str, text()]
 _Map = Annotated[Mapping[str, Any], plugin_arguments()]
 _Pods = Annotated[Selector | None, _label_selector()]
 _Percents = Mapping[Annotated[str, resource_name()], Annotated[float, number(0, 100)]]
+_MetricPercents = Mapping[Annotated[str, _measured_resource()], Annotated[float, number(0, 100)]]
 _EvictionMode = Annotated[str, text("OnlyThresholdingResources", r"OnlyThresholdingResources")]
 _OwnerKind = Annotated[str, owner_kind()]
 T = TypeVar("T")
@@ -180,8 +146,8 @@ class _MetricsUtilization:
 
 @_block
 class _LowArgs:
-    thresholds: _Percents
-    target_thresholds: _Percents
+    thresholds: _MetricPercents
+    target_thresholds: _MetricPercents
     use_deviation_thresholds: _Flag = False
     number_of_nodes: _Count = None
     metrics_utilization: _MetricsUtilization = field(default_factory=_MetricsUtilization)
@@ -194,6 +160,9 @@ class _LowArgs:
         above = [name for name, low in self.thresholds.items() if low > self.target_thresholds[name]]
         if above and not self.use_deviation_thresholds:
             raise InvalidSetting(f"thresholds up to targetThresholds, also for {above[0]}")
+        has_query = bool(self.metrics_utilization.prometheus.get("query"))
+        if METRIC_RESOURCE in self.thresholds and not (has_query and len(self.thresholds) == 1):
+            raise InvalidSetting(f"{METRIC_RESOURCE} alone, and with metricsUtilization.prometheus.query")
 
 
 @_block

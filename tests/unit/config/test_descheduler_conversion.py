@@ -14,7 +14,7 @@ from rescheduler.cli import main
 from rescheduler.config.config_loader import load_content
 from rescheduler.config.config_validation import BUILT_IN_STRATEGIES, ConfigurationError
 from rescheduler.config.descheduler_conversion import convert_descheduler_policy
-from rescheduler.config.descheduler_policy import EvictionPlugin
+from rescheduler.config.descheduler_names import EvictionPlugin
 from rescheduler.config.policy import UsageSource
 from rescheduler.config.policy_blocks import PodLifeTimePolicy, Preference
 
@@ -33,6 +33,9 @@ ARGS = {
     "RemovePodsHavingTooManyRestarts": {"podRestartThreshold": 50},
     "PodLifeTime": {"maxPodLifeTimeSeconds": 86400},
 }
+
+
+THRESHOLDS = ("thresholds", "targetThresholds")
 
 
 def policy_of(plugins, evictor=None, **top):
@@ -151,6 +154,39 @@ def test_usage_from_prometheus_keeps_the_address():
     assert any("metricsUtilization.prometheus.query" in note for note in notes)
 
 
+PROMETHEUS = [{"source": "Prometheus", "prometheus": {"url": "http://prometheus:9090"}}]
+
+
+def by_query(**args):
+    """LowNodeUtilization as the descheduler requires it for a query: MetricResource is its value."""
+    measured = {"source": "Prometheus", "prometheus": {"query": "instance:node_cpu:ratio"}}
+    percents = {"thresholds": {"MetricResource": 10}, "targetThresholds": {"MetricResource": 15}}
+    return {"LowNodeUtilization": {**percents, "metricsUtilization": measured, **args}}
+
+
+def test_a_query_that_is_balanced_becomes_a_custom_metric():
+    """The descheduler finds the node in the label instance, and a value of 1 is 100 % of it."""
+    policy, notes = converted(by_query(useDeviationThresholds=True), metricsProviders=PROMETHEUS)
+    assert policy.enabled_strategies == ("LoadBalancing",)
+    (metric,) = policy.custom_metrics
+    assert metric.query == 'label_replace(instance:node_cpu:ratio, "node", "$1", "instance", "(.+)")'
+    assert (metric.capacity, policy.balance_resources) == (1, (metric.name,))
+    assert (policy.imbalance_threshold, notes) == (25, [])
+
+
+@pytest.mark.parametrize(
+    ("args", "providers"),
+    [
+        pytest.param({}, PROMETHEUS, id="absolute thresholds"),
+        pytest.param({"useDeviationThresholds": True}, [], id="no Prometheus"),
+    ],
+)
+def test_a_query_that_has_no_counterpart_is_left_out(args, providers):
+    policy, notes = converted(by_query(**args), metricsProviders=providers)
+    assert policy.enabled_strategies == ()
+    assert any("LowNodeUtilization left out" in note for note in notes)
+
+
 def test_failing_pods_are_moved_in_the_namespaces_of_the_policy():
     policy, _ = converted(
         {
@@ -219,17 +255,42 @@ def test_limits_and_selectors_of_the_whole_policy_are_kept():
         maxNoOfPodsToEvictPerNamespace=5,
         gracePeriodSeconds=60,
     )
-    assert policy.nodes_of("TopologySpread") == parse_selector("pool=batch")
+    assert policy.node_selector == parse_selector("pool=batch"), "for failing pods, too"
     assert (policy.max_reschedule_pods, policy.grace_period_seconds) == (20, 60)
     assert policy.excluded_namespaces == ("kube-system", "kube-public", "prod")
     assert {note.split(":")[0] for note in notes} >= {
         "maxNoOfPodsToEvictPerNode",
         "maxNoOfPodsToEvictPerNamespace",
     }
+    assert (
+        "maxNoOfPodsToEvictTotal: per check: set reschedulingInterval to your --descheduling-interval"
+        in notes
+    )
+
+
+@pytest.mark.parametrize(
+    ("plugins", "strategy"),
+    [
+        pytest.param(["RemoveDuplicates"], "PlacementDrift", id="only duplicates"),
+        pytest.param(["RemovePodsViolatingNodeTaints"], "PlacementDrift", id="only taints"),
+        pytest.param(["RemovePodsViolatingInterPodAntiAffinity"], "TopologySpread", id="only anti-affinity"),
+        pytest.param(
+            ["RemovePodsViolatingTopologySpreadConstraint"], "TopologySpread", id="only spread constraints"
+        ),
+        pytest.param(
+            ["RemovePodsViolatingNodeTaints", "RemovePodsViolatingNodeAffinity"],
+            None,
+            id="taints and affinity",
+        ),
+    ],
+)
+def test_a_strategy_that_does_more_than_the_plugin_is_noted(plugins, strategy):
+    _, notes = converted({name: ARGS.get(name, {}) for name in plugins})
+    assert [note.split()[0] for note in notes if note.endswith(" alike")] == ([strategy] if strategy else [])
 
 
 def test_the_evictor_says_which_pods_may_be_moved():
-    policy, _ = converted(
+    policy, notes = converted(
         {"RemovePodsViolatingInterPodAntiAffinity": {}},
         evictor={
             "minReplicas": 3,
@@ -250,6 +311,7 @@ def test_the_evictor_says_which_pods_may_be_moved():
     assert policy.excluded_pod_selector.matches({})
     assert not policy.excluded_pod_selector.matches({"evict": "yes"})
     assert not policy.dry_run
+    assert any("minReplicas: only for pods that can't be moved make-before-break" in note for note in notes)
 
 
 @pytest.mark.parametrize(
@@ -321,6 +383,11 @@ def test_plugins_that_are_not_enabled_are_left_out():
             policy_of({"RemovePods": {}}),
             'profiles[0].pluginConfig[0].name: "RemovePods" is not allowed: one of DefaultEvictor',
             id="an unknown plugin",
+        ),
+        pytest.param(
+            policy_of({"LowNodeUtilization": {name: {"MetricResource": 9} for name in THRESHOLDS}}),
+            "MetricResource alone, and with metricsUtilization.prometheus.query",
+            id="the value of no query",
         ),
         pytest.param(
             policy_of({"RemoveDuplicates": {"namespace": {}}}),
