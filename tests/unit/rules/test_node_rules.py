@@ -55,6 +55,7 @@ def test_taints_are_named() -> None:
         pytest.param(
             Toleration("a", "", "x"), Taint("a", "x", "NoSchedule"), True, id="no operator is Equal"
         ),
+        pytest.param(Toleration("a", "Equal", "x"), Taint("a", "x", "NoSchedule"), True, id="the same value"),
         pytest.param(Toleration("a", "Equal", "x"), Taint("a", "y", "NoSchedule"), False, id="another value"),
         pytest.param(
             Toleration("a", "Exists", "", "NoExecute"),
@@ -149,6 +150,7 @@ def test_resources_are_reported_with_numbers() -> None:
     shop.pod("shop/other", on="a", cpu="6500m", memory="3Gi", more={"example.com/gpu": "2"})
     shop.pod("shop/more", on="a", cpu="0", memory="0")
     shop.pod("shop/web", cpu="2", memory="2Gi", more={"example.com/gpu": "1"})
+    assert fits(shop) == set()
     refusal = only_refusal(shop, "a")
     assert refusal.reasons == (
         "Too many pods", "Insufficient cpu", "Insufficient memory", "Insufficient example.com/gpu",
@@ -162,6 +164,11 @@ def test_resources_are_reported_with_numbers() -> None:
 def test_a_pod_fits_when_free_equals_request() -> None:
     shop = cluster().node("a", cpu="2").pod("shop/other", on="a", cpu="1500m").pod("shop/web", cpu="500m")
     assert fits(shop) == {"a"}
+
+
+def test_a_pod_does_not_fit_when_one_of_its_requests_is_more_than_is_free() -> None:
+    shop = cluster().node("a", cpu="2", memory="1Gi").node("b", cpu="1", memory="4Gi")
+    assert fits(shop.pod("shop/web", cpu="2", memory="2Gi")) == set()
 
 
 def test_what_a_pod_does_not_ask_for_can_be_overdrawn() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from rescheduler.rules.placement import Placement
 from rescheduler.rules.rule_check import SchedulerRule
 from tests.building import ClusterBuilder, cluster
 from tests.unit.rules.rule_answers import fits, only_refusal
@@ -74,6 +75,20 @@ def test_anti_affinity_keeps_out_of_the_domain_of_a_match() -> None:
     refusal = only_refusal(shop, "e2")
     assert refusal.reasons == ("node(s) didn't match pod anti-affinity rules",)
     assert refusal.detail == f"requires anti-affinity to app=db: 1 pods in {ZONE}=east"
+
+
+def test_a_selector_may_mean_every_pod_or_none() -> None:
+    """A cluster has many kinds of pods: all of them count."""
+    shop = zones()
+    for number in range(40):
+        shop.pod(f"shop/other-{number}", on="e1", cpu="1m", labels={"number": str(number)})
+    shop.pod("shop/web", spec=apart(term(selector={})))
+    assert fits(shop) == {"w1", "w2", "off"}
+    assert only_refusal(shop, "e2").detail == f"requires anti-affinity to every pod: 40 pods in {ZONE}=east"
+    none = {"topologyKey": ZONE}
+    assert fits(shop.pod("shop/web", spec=apart(none))) == {"e1", "e2", "w1", "w2", "off"}
+    shop.pod("shop/web", spec=together(none))
+    assert only_refusal(shop, "e1").detail == f"requires affinity to no pod: 0 pods in {ZONE}=east"
 
 
 def test_pods_that_are_there_keep_others_away_as_well() -> None:
@@ -255,6 +270,30 @@ def test_nodes_that_a_policy_leaves_out_are_no_domains() -> None:
     assert fits(shop.pod("shop/web", labels=labels, spec=spreading(spread()) | choosy)) == everywhere
     ignoring = spreading(spread(nodeAffinityPolicy="Ignore")) | choosy
     assert fits(shop.pod("shop/web", labels=labels, spec=ignoring)) == set()
+
+
+def test_pods_that_require_other_nodes_have_other_domains() -> None:
+    """Two pods with the same constraint: only one of them may run in the empty south."""
+    shop = webs(zones(), "e1", "w1").node("s1", labels={ZONE: "south", "disk": "hdd"})
+    shop.pod("shop/any", labels={"app": "web"}, spec=spreading(spread()))
+    choosy = {"nodeSelector": {"disk": "ssd"}}
+    shop.node("e1", labels={ZONE: "east", "disk": "ssd"}).node("w1", labels={ZONE: "west", "disk": "ssd"})
+    shop.pod("shop/choosy", labels={"app": "web"}, spec=spreading(spread()) | choosy)
+    snapshot = shop.snapshot()
+    placement = Placement(snapshot)
+    found = {
+        name: [
+            node.name
+            for node, fit in zip(
+                snapshot.nodes.records,
+                placement.fits(snapshot.pods.row[f"shop/{name}"], source_stays=True),
+                strict=True,
+            )
+            if fit
+        ]
+        for name in ("any", "choosy")
+    }
+    assert found == {"any": ["s1"], "choosy": ["e1", "w1"]}
 
 
 def test_spread_judges_a_copy_beside_its_source_or_instead_of_it() -> None:

@@ -116,6 +116,13 @@ def test_only_nodes_that_are_compared_normalize_a_score():
     assert scores(made, "shop/web", Preference.NODE_AFFINITY, {"disk", "neither"})[1]["disk"] == 100
 
 
+def test_node_affinity_knows_the_names_of_nodes():
+    named = {"weight": 30, "preference": {"matchFields": [is_in("metadata.name", "b")]}}
+    made = cluster().nodes("a", "b")
+    made.pod("shop/web", on="a", pod_spec={"affinity": {"nodeAffinity": {PREFERRED: [named]}}})
+    assert scores(made, "shop/web", Preference.NODE_AFFINITY)[0] == {"a": 0, "b": 30}
+
+
 def test_a_term_with_weight_or_conditions_of_nothing_counts_nothing():
     made = cluster().node("a", labels={"disk": "ssd"}).node("b")
     wanted = node_terms((0, [is_in("disk", "ssd")]), (50, []))
@@ -176,6 +183,19 @@ def test_topology_spread_counts_pods_in_the_zone():
     assert is_reason
 
 
+def test_only_nodes_that_are_compared_normalize_a_spread():
+    """podtopologyspread: without zone c, 2 zones weigh ln 4 = 1.386: round(3·1.386) = 4 and round(1.386) = 1.
+
+    Then 100·(4 + 1 - 4)/4 and 100·(4 + 1 - 1)/4.
+    """
+    soft = spread("web", whenUnsatisfiable="ScheduleAnyway")
+    made = zones(a1="a", b1="b", c1="c")
+    made.deployment("shop/web", replicas=5, on=["a1", "a1", "a1", "a1", "b1"], pod_spec=soft)
+    values, found, _ = scores(made, "shop/web-1-0", Preference.POD_TOPOLOGY_SPREAD, {"a1", "b1"})
+    assert (values["a1"], values["b1"]) == (-4, -1)
+    assert (found["a1"], found["b1"]) == (25, 100)
+
+
 def test_topology_spread_adds_max_skew_and_counts_nodes_for_hostnames():
     """podtopologyspread, `scoreForCount`: zone with maxSkew 3 adds 2; 2 zones weigh ln 4 = 1.386, 3 nodes
     ln 5 = 1.609.
@@ -199,6 +219,18 @@ def test_a_spread_within_its_max_skew_is_no_reason_to_move():
     soft = spread("web", skew=2, whenUnsatisfiable="ScheduleAnyway")
     made = zones(a1="a", b1="b").deployment("shop/web", replicas=2, on=["a1"], pod_spec=soft)
     assert not scores(made, "shop/web-1-0", Preference.POD_TOPOLOGY_SPREAD)[2]
+
+
+def test_a_pod_may_be_better_off_by_any_of_its_preferences():
+    """Its spread is fine where it is, but the other node has the disk."""
+    made = cluster().node("a", labels={ZONE: "a"}).node("b", labels={ZONE: "b", "disk": "ssd"})
+    soft = spread("web", skew=2, whenUnsatisfiable="ScheduleAnyway")
+    made.pod(
+        "shop/web", on="a", labels={"app": "web"}, pod_spec=soft | node_terms((30, [is_in("disk", "ssd")]))
+    )
+    snapshot = made.snapshot()
+    preferences = Placement(snapshot).preferences(int(snapshot.pods.pod_class[0]))
+    assert preferences.improvable(ALL, np.ones(2, np.bool_)).tolist() == [True, False]
 
 
 def test_plugins_that_have_nothing_to_say_are_left_out():

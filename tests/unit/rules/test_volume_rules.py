@@ -203,6 +203,15 @@ def test_a_claim_for_one_pod_at_a_time_moves_only_without_its_source() -> None:
     assert refusal.detail == "claim shop/data is ReadWriteOncePod and in use"
 
 
+def test_a_claim_of_the_same_name_in_another_namespace_is_another_claim() -> None:
+    single, shop = ["ReadWriteOncePod"], zones()
+    for namespace, node in (("shop", "e1"), ("bank", "w1")):
+        key, volume = f"{namespace}/data", f"pv-{namespace}"
+        shop.claim(key, volume=volume, modes=single).volume(volume, claim=key, modes=single)
+        shop.pod(f"{namespace}/web", on=node, claims=["data"])
+    assert fits(shop, source_stays=False) == {"e2", "w1"}
+
+
 @pytest.mark.parametrize(
     ("mine", "theirs", "is_taken"),
     [
@@ -240,6 +249,12 @@ def test_disks_named_in_pods(mine: dict[str, Any], theirs: dict[str, Any], is_ta
     assert fits(shop) == ({"b"} if is_taken else {"a", "b"})
     if is_taken:
         assert only_refusal(shop, "a").reasons == ("node(s) had no available disk",)
+
+
+def test_a_disk_that_is_taken_is_named() -> None:
+    disk = {"name": "v", "gcePersistentDisk": {"pdName": "d"}}
+    shop = cluster().node("a").pod("shop/other", on="a", volumes=[disk]).pod("shop/web", volumes=[disk])
+    assert only_refusal(shop, "a").detail == "needs gcePersistentDisk d, used by shop/other"
 
 
 def attaching(*, limit: int, taken: int) -> ClusterBuilder:
