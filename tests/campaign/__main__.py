@@ -5,6 +5,7 @@ python -m tests.campaign --replay 42                # plays seed 42 twice; short
 """
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -62,10 +63,17 @@ def _results(options: argparse.Namespace) -> Iterator[SeedResult]:
     seeds = range(options.first, options.first + options.seeds)
     play = partial(run_seed, minutes=options.minutes)
     if options.processes == 1:
+        _collect_rarely()
         yield from map(play, seeds)
         return
-    with ProcessPoolExecutor(options.processes, max_tasks_per_child=20) as pool:
+    with ProcessPoolExecutor(options.processes, initializer=_collect_rarely) as pool:
         yield from pool.map(play, seeds)
+
+
+def _collect_rarely() -> None:
+    """Let the garbage collector look at all objects less often: that takes a tenth of the time."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 def _print_seed(result: SeedResult) -> None:

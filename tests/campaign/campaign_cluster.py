@@ -203,7 +203,7 @@ def _load_pattern(rng: random.Random, app: str) -> dict[str, Any]:
     """Waves, ramps and noise."""
     cpu: dict[str, Any] = rng.choice(
         (
-            {"mean": "70%", "swing": "60%", "every": rng.choice(("10m", "1h")), "noise": 0.1},
+            {"mean": "70%", "swing": "60%", "every": rng.choice(("10m", "1h", "6h")), "noise": 0.1},
             {"start": "10%", "end": "150%", "over": "20m", "noise": 0.1},
             {"level": "80%", "noise": 0.3},
         )
@@ -236,7 +236,7 @@ def _policy(rng: random.Random) -> Policy:
     ]
     cooldown = timedelta(minutes=rng.choice((1, 3, 10)))
     return Policy(
-        rescheduling_interval=timedelta(seconds=rng.choice((15, 30, 60))),
+        rescheduling_interval=timedelta(seconds=rng.choice((15, 60, 60, 300, 300))),
         enabled_strategies=("NodeMaintenance", *others, balance),
         imbalance_threshold=rng.choice((10.0, 20.0)),
         excluded_pod_selector=parse_selector(f"app={EXCLUDED_APP}"),

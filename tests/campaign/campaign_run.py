@@ -37,7 +37,7 @@ from tests.stories.cluster_kinds import SimulatorLoop
 
 __all__ = ["SeedResult", "run_seed"]
 
-FAULT_MINUTES = 40.0
+FAULT_MINUTES = 240.0
 CALM_WITHIN_S = 1.5 * 3600.0
 CALM_FOR_S = 660.0
 _LOOK_EVERY_S = 30.0
@@ -144,7 +144,10 @@ class _CampaignRun:
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + CALM_WITHIN_S
         calm_since_s, known = loop.time(), -1
-        while loop.time() < ends_s and loop.time() - calm_since_s < CALM_FOR_S:
+        # As many checks as a hot node needs until its pods move.
+        interval_s = self.cluster.policy.rescheduling_interval.total_seconds()
+        calm_s = max(CALM_FOR_S, interval_s * (self.cluster.policy.hot_checks + 1))
+        while loop.time() < ends_s and loop.time() - calm_since_s < calm_s:
             await asyncio.sleep(_LOOK_EVERY_S)
             if unrest(seen) or len(seen.migrations.versions) != known:
                 calm_since_s, known = loop.time(), len(seen.migrations.versions)
@@ -155,7 +158,7 @@ class _CampaignRun:
 
     def _judge(self, stage: Stage, seen: ApiObserver, status: Any) -> None:
         result = self.result
-        result.violations += at_every_revision(seen, self.requests)
+        result.violations += at_every_revision(seen, self.requests, self.cluster.policy, len(stage.daemons))
         result.violations += at_the_end(seen, status, self.cluster.policy)
         result.violations += [failure for daemon in stage.daemons for failure in daemon.failures]
         result.outcomes = outcomes(seen)

@@ -3,12 +3,14 @@
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import Object, merge_patch
-from tests.campaign.campaign_actions import CampaignActions, Stage
+from tests.campaign.campaign_actions import Stage
+from tests.campaign.targeted_actions import TargetedActions
 from tests.e2e.chaos.audit_trail import RESCHEDULER
 from tests.e2e.chaos.object_versions import MAINTENANCE, NodeState
 
@@ -67,6 +69,11 @@ ACTIONS: dict[str, int] = {
     "autoscale": 2,
     "delete_a_workload_and_make_it_again": 1,
     "change_a_budget": 3,
+    # What a running migration depends on.
+    "lose_a_target": 4,
+    "change_a_moving_workload": 4,
+    "add_a_budget": 2,
+    "label_a_node": 1,
 }
 """Names of actions, with their weights."""
 
@@ -78,16 +85,34 @@ class ScheduledAction(NamedTuple):
     """The seed of the action's own random numbers."""
 
 
+STORM_MINUTES = 10.0
+STORMS_EVERY_MINUTES = 240.0
+CALM_PER_MINUTE = 0.1
+
+
 def fault_schedule(seed: int, minutes: float) -> list[ScheduledAction]:
-    """About one action in ten seconds. A third of the seeds uses few kinds of actions, but these often."""
+    """Ten minutes of storm begin every four hours: about one action in ten seconds. Between them, something
+    happens in about every ten minutes. A third of the seeds uses few kinds of actions, but these often."""
     rng = random.Random(f"schedule {seed}")
     names, weights = list(ACTIONS), list(ACTIONS.values())
     if rng.random() < 0.33:
         names = ["move_a_pod", "begin_or_end_maintenance", *rng.sample(names[2:], 6)]
         weights = [3, 1, *[1] * 6]
-    count = round(minutes * rng.choice((3, 6, 9)))
-    moments = sorted(round(rng.uniform(0.0, minutes * 60), 1) for _ in range(count))
+    per_minute = rng.choice((3, 6, 9))
+    moments = sorted(round(at_min * 60, 1) for at_min in _moments(rng, minutes, per_minute))
     return [ScheduledAction(at_s, rng.choices(names, weights)[0], rng.getrandbits(32)) for at_s in moments]
+
+
+def _moments(rng: random.Random, minutes: float, per_minute: float) -> Iterator[float]:
+    begin = 0.0
+    while begin < minutes:
+        storm_ends = min(begin + STORM_MINUTES, minutes)
+        for _ in range(round((storm_ends - begin) * per_minute)):
+            yield rng.uniform(begin, storm_ends)
+        calm_ends = min(begin + STORMS_EVERY_MINUTES, minutes)
+        for _ in range(round((calm_ends - storm_ends) * CALM_PER_MINUTE)):
+            yield rng.uniform(storm_ends, calm_ends)
+        begin += STORMS_EVERY_MINUTES
 
 
 async def run_schedule(stage: Stage, schedule: list[ScheduledAction]) -> Counter[str]:
@@ -103,7 +128,7 @@ async def run_schedule(stage: Stage, schedule: list[ScheduledAction]) -> Counter
 
 
 async def _attempt(stage: Stage, action: ScheduledAction, done: Counter[str]) -> None:
-    actions = CampaignActions(stage, random.Random(action.pick))
+    actions = TargetedActions(stage, random.Random(action.pick))
     try:
         await getattr(actions, action.name)()
         done[action.name] += 1
@@ -114,7 +139,7 @@ async def _attempt(stage: Stage, action: ScheduledAction, done: Counter[str]) ->
 
 async def end_faults(stage: Stage) -> None:
     """Repair all that was broken on purpose, so that everything can come to rest."""
-    actions = CampaignActions(stage, random.Random(0))
+    actions = TargetedActions(stage, random.Random(0))
     stage.server.faults.clear()
     stage.outage.is_down = False
     stage.running.kubelets.behave(stage.cluster.rest)

@@ -11,6 +11,7 @@ from datetime import datetime
 from rescheduler.api.daemon_status import DaemonStatus
 from rescheduler.config.policy import Policy
 from tests.campaign.campaign_cluster import EXCLUDED_APP, EXCLUDED_NAMESPACE
+from tests.campaign.extra_pods import extra_pods
 from tests.e2e.chaos.api_observer import ApiObserver
 from tests.e2e.chaos.audit_trail import AuditedRequest
 from tests.e2e.chaos.leftover_verdicts import leftovers, unrecovered
@@ -21,9 +22,13 @@ from tests.e2e.chaos.request_verdicts import unrelated_writes
 __all__ = ["at_every_revision", "at_the_end", "elapsed", "outcomes", "told_migrations", "unrest"]
 
 
-def at_every_revision(seen: ApiObserver, requests: list[AuditedRequest]) -> list[str]:
+def at_every_revision(
+    seen: ApiObserver, requests: list[AuditedRequest], policy: Policy, leaders: int
+) -> list[str]:
     found = removals(seen, requests)
-    checked = check_removals(seen, found)
+    # Without temporary budgets, only the limit of each leader protects a workload that has no budget.
+    unbudgeted = 1 if policy.temporary_budget else policy.max_concurrent_per_workload * leaders
+    checked = check_removals(seen, found, unbudgeted=unbudgeted)
     unnamed = [each for each in checked if each.migration is None]
     return [
         *(f"fewer ready pods than promised: {each}" for each in checked if each.fault and not each.is_race),
@@ -32,6 +37,7 @@ def at_every_revision(seen: ApiObserver, requests: list[AuditedRequest]) -> list
         *(f"unrelated write: {each}" for each in unrelated_writes(seen, requests)),
         *(f"excluded pod touched: {each}" for each in _excluded_writes(seen, requests)),
         *(f"too many copies: {each}" for each in _extra_copies(seen)),
+        *(f"too many pods: {each}" for each in extra_pods(seen)),
     ]
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from rescheduler.cluster.codecs.record_resources import PODS
 from tests.campaign import campaign_run
-from tests.campaign.campaign_actions import CampaignActions
 from tests.campaign.campaign_run import run_seed
 from tests.campaign.fault_schedule import ACTIONS, ScheduledAction, fault_schedule
 from tests.campaign.schedule_shrinking import shortened, shortest
+from tests.campaign.targeted_actions import TargetedActions
 
 
 @pytest.mark.parametrize("seed", [8, pytest.param(9, marks=pytest.mark.size)])
@@ -36,7 +36,7 @@ def test_a_violation_is_found_and_its_history_shortened(monkeypatch):
         await client.delete(PODS, f"{pod['metadata']['namespace']}/{pod['metadata']['name']}")
         self.note("deleted as the daemon")
 
-    monkeypatch.setattr(CampaignActions, "deletion", delete_a_pod_as_the_daemon, raising=False)
+    monkeypatch.setattr(TargetedActions, "deletion", delete_a_pod_as_the_daemon, raising=False)
     monkeypatch.setattr(campaign_run, "CALM_FOR_S", 60.0)
     names = ("drop_watches", "deletion", "compaction")
     schedule = [ScheduledAction(30.0 + at_s, name, at_s) for at_s, name in enumerate(names)]
@@ -53,5 +53,5 @@ def test_schedules_are_shortened_to_what_is_needed():
 
 
 def test_every_action_of_a_schedule_exists():
-    assert [name for name in ACTIONS if not hasattr(CampaignActions, name)] == []
+    assert [name for name in ACTIONS if not hasattr(TargetedActions, name)] == []
     assert {action.name for seed in range(20) for action in fault_schedule(seed, 30.0)} == set(ACTIONS)

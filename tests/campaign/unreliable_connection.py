@@ -66,6 +66,11 @@ class UnreliableConnection:
         if self._transport is not None:
             await self._transport.close()
 
+    @property
+    def open_responses(self) -> int:
+        """Return how many answers are not read to their end: the open watches."""
+        return self._transport.open_responses if self._transport is not None else 0
+
     def calm(self) -> None:
         self.network.fault_rate = self.network.stall = self.network.lag_s = self.repeat_rate = 0.0
         self.is_cut = False

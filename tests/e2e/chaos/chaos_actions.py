@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import random
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -14,7 +14,7 @@ from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, STATEFUL_S
 from rescheduler.kube.client import Client, Propagation
 from tests.e2e.chaos.api_observer import POD_MIGRATIONS
 from tests.e2e.chaos.chaos_programs import Program
-from tests.e2e.chaos.chaos_workloads import CANT_GROW, MOVED_NAMESPACES, bare_pods, initial_replicas
+from tests.e2e.chaos.chaos_workloads import CANT_GROW, MOVED_NAMESPACES, bare_pods
 from tests.e2e.chaos.object_versions import FORGED, MAINTENANCE, MIGRATION_ID, MIGRATION_STATUS
 from tests.testbed import ControlPlane, Part
 from tests.testbed.fake_kubelet import FakeKubelet
@@ -32,6 +32,8 @@ class ChaosActions:
     shapes: dict[str, NodeShape]
     daemons: list[Program]
     webhook: Program
+    initial_replicas: Mapping[str, int] = field(default_factory=dict)
+    """Of Deployments, by key."""
     log: list[str] = field(default_factory=list)
     _control_plane_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -200,7 +202,7 @@ class ChaosActions:
     async def scale(self) -> None:
         workload = self.rng.choice(await self._deployments())
         replicas = max(1, workload["spec"]["replicas"] + self.rng.choice([-1, 1, 2]))
-        await self._scale(workload, min(replicas, 5))
+        await self._scale(workload, min(replicas, max(5, self.initial_replicas.get(_key(workload), 0))))
 
     async def scale_to_zero_and_back(self) -> None:
         workload = self.rng.choice(await self._deployments())
@@ -255,7 +257,7 @@ class ChaosActions:
     async def restore_replicas(self) -> None:
         """Give Deployments back the replicas that their budgets need: with fewer, no pod can be evicted."""
         for workload in await self._deployments():
-            wanted = initial_replicas().get(_key(workload), 0)
+            wanted = self.initial_replicas.get(_key(workload), 0)
             if workload["spec"]["replicas"] < wanted:
                 await self._scale(workload, wanted)
 

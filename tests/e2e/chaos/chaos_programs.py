@@ -19,6 +19,8 @@ class Program:
     arguments: tuple[str, ...]
     kubeconfig: Path
     log: Path
+    command: tuple[str, ...] = (str(Path(sys.executable).with_name("rescheduler")),)
+    environment: dict[str, str] = field(default_factory=dict)
     ended_by_itself: list[int] = field(default_factory=list)
     """Exit codes of processes that were not killed."""
     _process: asyncio.subprocess.Process | None = None
@@ -31,9 +33,9 @@ class Program:
         with self.log.open("a") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *("setpriv", "--pdeathsig", "KILL"),  # else it outlives a test run that is killed
-                Path(sys.executable).with_name("rescheduler"),
+                *self.command,
                 *self.arguments,
-                env={"KUBECONFIG": str(self.kubeconfig), "PATH": "/usr/bin"},
+                env={"KUBECONFIG": str(self.kubeconfig), "PATH": "/usr/bin", **self.environment},
                 stdout=log,
                 stderr=log,
             )

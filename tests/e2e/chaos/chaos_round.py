@@ -23,7 +23,7 @@ from tests.e2e.chaos.audit_trail import audited_requests
 from tests.e2e.chaos.chaos_actions import ChaosActions
 from tests.e2e.chaos.chaos_programs import Program
 from tests.e2e.chaos.chaos_schedule import ChaosSchedule
-from tests.e2e.chaos.chaos_workloads import FLAPPING, HOME, STEADY, stock
+from tests.e2e.chaos.chaos_workloads import FLAPPING, HOME, STEADY, initial_replicas, stock
 from tests.e2e.chaos.leftover_verdicts import leftovers, unrecovered
 from tests.e2e.chaos.object_versions import CORDONED_BY, FORGED
 from tests.e2e.chaos.round_summary import Summary, summarize
@@ -35,11 +35,9 @@ from tests.testbed.fake_kubelet import FakeKubelet, node_shapes
 from tests.testbed.options import QUICK
 from tests.webhook_installed import install_webhook
 
-__all__ = ["play_round"]
+__all__ = ["LARGE", "SMALL", "RoundSize", "play_round"]
 
-NODES_COUNT = 14
 BEAT_EVERY_S = 3.0
-CALM_WITHIN_S = 150.0
 CALM_FOR_S = 5.0
 DAEMONS = 2
 _ARGS = {
@@ -57,8 +55,22 @@ _ARGS = {
 }
 
 
+@dataclass(frozen=True)
+class RoundSize:
+    nodes: int
+    crowd: int
+    """Deployments of 16 replicas, in addition to those that every round has."""
+    calm_within_s: float
+
+
+SMALL = RoundSize(nodes=14, crowd=0, calm_within_s=150.0)
+LARGE = RoundSize(nodes=50, crowd=60, calm_within_s=600.0)
+"""A thousand pods."""
+
+
 @dataclass
 class _Cluster:
+    size: RoundSize
     plane: ControlPlane
     client: Client
     folder: Path
@@ -74,11 +86,11 @@ class _Cluster:
         self.plane.wait_until_served(PODMIGRATION_CRD_NAME)
         # It asks which kinds there are only every half a minute, or when it starts.
         await asyncio.to_thread(self.plane.restart, Part.CONTROLLER_MANAGER)
-        nodes = await until_usable(self.client, kubelet, NODES_COUNT)
+        nodes = await until_usable(self.client, kubelet, self.size.nodes)
         marks = {"annotations": {CORDONED_BY: "NodeMaintenance", FORGED: "true"}}
         change = {"metadata": marks, "spec": {"unschedulable": True}}
         await self.client.patch(NODES, nodes[-1], merge_patch(change))
-        for resource, item in stock(kubelet.name):
+        for resource, item in stock(kubelet.name, self.size.crowd):
             await self.client.create(resource, item)
 
     async def programs(self) -> tuple[list[Program], Program]:
@@ -104,22 +116,24 @@ class _Cluster:
         return daemons, webhook
 
 
-async def play_round(seed: int, lasts_s: float, folder: Path, port: int) -> Summary:
+async def play_round(seed: int, lasts_s: float, folder: Path, port: int, size: RoundSize = SMALL) -> Summary:
     """What the observer has found. Its log, and those of the chaos and of all programs, are in the folder."""
     with ControlPlane(folder / "control-plane", QUICK) as plane:
         async with _clients(plane) as (playing, reading):
             kubelet = FakeKubelet(playing, load_behaviour(STEADY), name="chaos", beat_every_s=BEAT_EVERY_S)
             observer = ApiObserver(reading)
-            cluster = _Cluster(plane, playing, folder, port)
-            shapes = {shape.name: shape for shape in node_shapes(NODES_COUNT, "node")}
+            cluster = _Cluster(size, plane, playing, folder, port)
+            shapes = {shape.name: shape for shape in node_shapes(size.nodes, "node")}
             async with kubelet.running():
                 await kubelet.register(shapes.values())
                 await cluster.prepare(kubelet)
                 async with observer.running():
-                    await _until_calm(observer)
+                    await _until_calm(observer, size.calm_within_s)
                     daemons, webhook = await cluster.programs()
                     rng = random.Random(seed)
-                    actions = ChaosActions(rng, plane, playing, kubelet, shapes, daemons, webhook)
+                    actions = ChaosActions(
+                        rng, plane, playing, kubelet, shapes, daemons, webhook, initial_replicas(size.crowd)
+                    )
                     chaos = ChaosSchedule(actions)
                     try:
                         kubelet.behave(load_behaviour(FLAPPING))
@@ -127,7 +141,7 @@ async def play_round(seed: int, lasts_s: float, folder: Path, port: int) -> Summ
                         kubelet.behave(load_behaviour(STEADY))
                         # Nothing new is planned: what was asked for finishes.
                         write_config(cluster.config, **{**_ARGS, "enabledStrategies": ["NodeMaintenance"]})
-                        await _until_calm(observer)
+                        await _until_calm(observer, size.calm_within_s)
                     finally:
                         (folder / "chaos.log").write_text("\n".join(actions.log) + "\n")
                         for program in (*daemons, webhook):
@@ -151,12 +165,12 @@ async def _clients(plane: ControlPlane) -> AsyncIterator[tuple[Client, Client]]:
         await reading.close()
 
 
-async def _until_calm(observer: ApiObserver) -> None:
+async def _until_calm(observer: ApiObserver, within_s: float) -> None:
     """Wait until there are no leftovers for some seconds; after a long time the verdict names them."""
     loop = asyncio.get_running_loop()
     calm_since = loop.time()
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(CALM_WITHIN_S):
+        async with asyncio.timeout(within_s):
             while loop.time() - calm_since < CALM_FOR_S:
                 if leftovers(observer) or unrecovered(observer):
                     calm_since = loop.time()

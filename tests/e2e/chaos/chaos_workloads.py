@@ -35,6 +35,7 @@ HOME = "rescheduler-home"
 SHOP, BANK, FULL, BYSTANDERS = "shop", "bank", "full", "bystanders"
 MOVED_NAMESPACES = (SHOP, BANK, FULL)
 HIGH = "high"
+CROWD_REPLICAS = 16
 CANT_GROW = {f"{FULL}/quota", f"{BANK}/important"}
 
 _FLAPPING = {
@@ -88,12 +89,26 @@ _FORGED_ANNOTATIONS = {
 _DISABLED = {"scheduler.alpha.kubernetes.io/rescheduling": "disabled"}
 
 
-def initial_replicas() -> dict[str, int]:
+def initial_replicas(crowd: int = 0) -> dict[str, int]:
     """Return the replicas of the Deployments, by key."""
-    return {f"{namespace}/{app}": replicas for namespace, app, replicas, _, _ in _DEPLOYMENTS}
+    return {f"{namespace}/{app}": replicas for namespace, app, replicas, _, _ in _deployments(crowd)}
 
 
-def stock(kubelet: str) -> list[tuple[ApiResource[Any], Object]]:
+def _deployments(crowd: int) -> tuple[tuple[str, str, int, Object | None, Object], ...]:
+    """Return those that every round has, and a crowd of larger ones."""
+    budgets: tuple[Object | None, ...] = (
+        None,
+        {"maxUnavailable": 0},
+        {"maxUnavailable": 1},
+        {"minAvailable": "90%"},
+    )
+    return _DEPLOYMENTS + tuple(
+        ((SHOP, BANK)[number % 2], f"crowd-{number}", CROWD_REPLICAS, budgets[number % len(budgets)], {})
+        for number in range(crowd)
+    )
+
+
+def stock(kubelet: str, crowd: int = 0) -> list[tuple[ApiResource[Any], Object]]:
     """Return the objects in the order in which they can be created."""
     spec = _spec(kubelet)
     names = (HOME, SHOP, BANK, FULL, BYSTANDERS)
@@ -102,8 +117,10 @@ def stock(kubelet: str) -> list[tuple[ApiResource[Any], Object]]:
     ]
     high = {"apiVersion": PRIORITY_CLASSES.api_version, "metadata": {"name": HIGH}, "value": 1000}
     found.append((PRIORITY_CLASSES, high))
-    for namespace, app, replicas, budget, more in _DEPLOYMENTS:
-        found.append((DEPLOYMENTS, objects.deployment(namespace, app, replicas, spec, **more)))
+    for namespace, app, replicas, budget, more in _deployments(crowd):
+        # A thousand pods leave half of 50 nodes free.
+        pod = _spec(kubelet, cpu="200m") if app.startswith("crowd-") else spec
+        found.append((DEPLOYMENTS, objects.deployment(namespace, app, replicas, pod, **more)))
         found += _budget(namespace, app, budget)
     important = {**objects.pod_spec(kubelet, cpu="5"), "priorityClassName": HIGH}
     found.append((DEPLOYMENTS, objects.deployment(BANK, "important", 1, important)))
@@ -126,8 +143,8 @@ def bare_pods(kubelet: str) -> list[Object]:
     return [objects.pod(namespace, app, _spec(kubelet)) for namespace, app, _ in _BARE_PODS]
 
 
-def _spec(kubelet: str) -> Object:
-    return objects.pod_spec(kubelet, cpu="400m", terminationGracePeriodSeconds=3)
+def _spec(kubelet: str, cpu: str = "400m") -> Object:
+    return objects.pod_spec(kubelet, cpu=cpu, terminationGracePeriodSeconds=3)
 
 
 def _others(kubelet: str, spec: Object) -> list[tuple[ApiResource[Any], Object]]:

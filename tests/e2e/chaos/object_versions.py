@@ -40,6 +40,8 @@ class PodState(NamedTuple):
     node: str
     is_ready: bool
     is_leaving: bool
+    is_over: bool
+    """Whether its containers have ended for good."""
     removal_asked_at: datetime | None
     """When its deletion was asked for, in whole seconds as the API has it."""
     was_evicted: bool
@@ -86,6 +88,7 @@ class PodState(NamedTuple):
             node=item["spec"].get("nodeName", ""),
             is_ready=conditions.get("Ready", {}).get("status") == "True" and not is_over,
             is_leaving=leaving is not None,
+            is_over=is_over,
             removal_asked_at=_asked_at(metadata) if leaving else None,
             was_evicted=disrupted.get("reason") == "EvictionByEvictionAPI",
             was_preempted=disrupted.get("reason") == "PreemptionByScheduler",

@@ -7,7 +7,8 @@ state of the cluster at exactly that revision. The removal of a ready pod is rig
   there and Ready, or
 - the other pod of the migration (the copy of a source, the source of a copy) is ready and stays, on a node
   that is there and Ready: then there are as many ready pods as there would be without the move, or
-- the handover is Evict, and what its budget promises remains; without a budget, all replicas but one.
+- the handover is Evict, and what its budget promises remains; without a budget, all replicas but one, or but
+  as many as the configuration lets be evicted at once without a temporary budget.
 
 In addition no eviction may leave fewer healthy pods than a budget demands, unless others have removed some
 within the seconds before: budgets are computed with a delay.
@@ -85,9 +86,12 @@ def removals(seen: ApiObserver, requests: Iterable[AuditedRequest]) -> list[Remo
     return sorted(found, key=lambda each: each.revision)
 
 
-def check_removals(seen: ApiObserver, found: list[Removal]) -> list[CheckedRemovals]:
-    """Those that rescheduler has asked for, of pods that were ready."""
-    checks = _RemovalChecks(seen, found)
+def check_removals(seen: ApiObserver, found: list[Removal], *, unbudgeted: int = 1) -> list[CheckedRemovals]:
+    """Those that rescheduler has asked for, of pods that were ready.
+
+    `unbudgeted` says how many pods of a workload without a budget may be evicted at once.
+    """
+    checks = _RemovalChecks(seen, found, unbudgeted)
     return [checks.check(each) for each in found if each.pod.serves and checks.is_reschedulers(each)]
 
 
@@ -110,6 +114,7 @@ def check_preemptions(found: list[Removal]) -> list[str]:
 class _RemovalChecks:
     seen: ApiObserver
     found: list[Removal]
+    unbudgeted: int
 
     def is_reschedulers(self, removal: Removal) -> bool:
         if removal.by is not None and removal.by.user.endswith(":generic-garbage-collector"):
@@ -127,7 +132,7 @@ class _RemovalChecks:
         desired = self._desired(removal)
         budgets = self._desired_healthy(removal)
         if migration is not None and migration.handover == "Evict":
-            promised = max(budgets, default=max(0, desired - 1))
+            promised = max(budgets, default=max(0, desired - self.unbudgeted))
             missing = promised - len(others)
             if missing > 0 and self._taken_by_others(removal) < missing:
                 return CheckedRemovals(

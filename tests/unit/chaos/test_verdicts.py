@@ -29,9 +29,9 @@ def at(revision):
 
 def pod(name, node="n1", **changed):
     state = PodState(
-        namespace="shop", name=name, uid=f"uid-{name}", app="web", node=node, is_ready=True, is_leaving=False,
-        removal_asked_at=None, was_evicted=False, was_preempted=False, owners=(("ReplicaSet", "uid-web"),),
-        is_gated=False, mark="", is_forged=False, priority=0,
+        namespace="shop", name=name, uid=f"uid-{name}", app="web", node=node, is_ready=True,
+        is_leaving=False, is_over=False, removal_asked_at=None, was_evicted=False, was_preempted=False,
+        owners=(("ReplicaSet", "uid-web"),), is_gated=False, mark="", is_forged=False, priority=0,
     )  # fmt: skip
     return state._replace(**changed)
 
