@@ -418,9 +418,7 @@ class _Template:
                 phase="Running",
                 conditions=_READY,
                 container_statuses=(
-                    ContainerStatus(
-                        "app", ready=True, started=True, state=ContainerStateRunning(created_s + 9)
-                    ),
+                    ContainerStatus("app", ready=True, started=True, state=ContainerStateRunning()),
                 ),
                 started_s=created_s + 1,
             )

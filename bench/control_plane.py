@@ -79,7 +79,7 @@ async def _webhook(plane: ControlPlane, client: Client, pods: int) -> None:
     url = f"https://127.0.0.1:{port}"
     await install_webhook(client, NAMESPACE, UrlAddress(url))
     command = ("webhook", "--namespace", NAMESPACE, "--host", "127.0.0.1", "--port", str(port))
-    async with _process(plane, *command, "--extender-port", "0", "--url", url):
+    async with rescheduler_process(plane.kubeconfig, *command, "--extender-port", "0", "--url", url):
         async with asyncio.timeout(60):
             while not _buckets(plane):
                 await _created(client, 10)
@@ -155,7 +155,7 @@ async def _lease(plane: ControlPlane, client: Client, queued: int, seconds: floa
     await asyncio.gather(*(create() for _ in range(AT_ONCE)))
     print(f"created {queued} pods and PodMigrations in {time.monotonic() - began_s:.0f} s")
     command = ("run", "--namespace", NAMESPACE, "--host", "127.0.0.1", "--port", str(_free_port()))
-    async with _process(plane, *command) as process:
+    async with rescheduler_process(plane.kubeconfig, *command) as process:
         await _watch_lease(client, process, seconds)
 
 
@@ -192,10 +192,10 @@ def _cpu_s(pid: int) -> float:
 
 
 @contextlib.asynccontextmanager
-async def _process(plane: ControlPlane, *command: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def rescheduler_process(kubeconfig: Path, *command: str) -> AsyncIterator[asyncio.subprocess.Process]:
     program = Path(sys.executable).with_name("rescheduler")
     started = await asyncio.create_subprocess_exec(
-        program, *command, "--kubeconfig", str(plane.kubeconfig), stderr=asyncio.subprocess.DEVNULL
+        program, *command, "--kubeconfig", str(kubeconfig), stderr=asyncio.subprocess.DEVNULL
     )
     try:
         yield started

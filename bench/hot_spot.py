@@ -101,8 +101,6 @@ def _pod(number: int, node: str, asked: Resources) -> PodRecord:
         requests=asked,
         phase="Running",
         conditions=(PodCondition("Ready", "True", since_s=NOW_S - 90_000),),
-        container_statuses=(
-            ContainerStatus("app", ready=True, started=True, state=ContainerStateRunning(NOW_S - 90_000)),
-        ),
+        container_statuses=(ContainerStatus("app", ready=True, started=True, state=ContainerStateRunning()),),
         started_s=NOW_S - 99_000,
     )

@@ -179,6 +179,9 @@ class _ApprovingRevalidator:
 
     seen: WatchedObjects
 
+    async def prepare(self, _migration: Migration) -> None:
+        """Do nothing."""
+
     def revalidate(self, migration: Migration, _has_room_at: Callable[[str], bool]) -> RevalidationResult:
         pod = self.seen.pods.get(migration.pod_key)
         assert pod is not None

@@ -1,6 +1,6 @@
 """How good the planner's plans are, and how fast it makes them. Prints tables for docs/benchmarks.md.
 
-    python -m bench.planner [speed] [drift] [hot-spot] [small] [--seed N]
+    python -m bench.planner [speed] [drift] [hot-spot] [small] [--seed N …]
 
 Times are processor seconds of one whole `plan()` on a snapshot that exists, the best of three, beside a loop
 that always does the same: who compares machines, or a busy one with an idle one, compares by that.
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from bench import clusters
+from bench import clusters, figures
 from bench.hot_spot import NOW_S, SIZES, hot_spot
 from bench.optimum import least_by_counting, least_by_relaxation, least_by_unit, optimum
 from rescheduler.cluster.node_record import Taint
@@ -43,13 +43,15 @@ Floats = npt.NDArray[np.float64]
 _BOTH = ("cpu", "memory")
 _HOT_SPOT_AIMS = ((_BOTH, 1022, 17.0), (_BOTH, 2000, 0.7), (("cpu",), 1022, 0.35))
 _FIXED_SEEDS = (1, 2)
+_TARGET_S, _QUIET_LOOP_S = 0.5, 0.036
+"""CPU time of a plan, and of the calibration loop on a quiet machine of the kind that the target is for."""
 _SMALL = ((5, 30, 4), (8, 60, 6), (12, 120, 8), (16, 160, 10), (20, 200, 10))
 _SOLVER_S = 4.0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    sections: dict[str, Callable[[int], None]] = {
+    sections: dict[str, Callable[[list[int]], None]] = {
         "speed": speed,
         "drift": drift,
         "hot-spot": hot_spots,
@@ -58,13 +60,15 @@ def main() -> None:
     parser.add_argument(
         "sections", nargs="*", metavar="section", help=f"of {', '.join(sections)}: all if none"
     )
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the fresh clusters")
+    parser.add_argument(
+        "--seed", type=int, nargs="+", default=[int(time.time())], help="of the fresh clusters"
+    )
     options = parser.parse_args()
     for name in options.sections or sections:
         sections[name](options.seed)
 
 
-def speed(_seed: int) -> None:
+def speed(_seeds: list[int]) -> None:
     print("\n### Planning speed (LoadBalancing by measured usage, default thresholds)\n")
     print("| nodes | pods | 100 moves | 1,000 moves | calibration loop |\n|--:|--:|--:|--:|--:|")
     taken: dict[int, list[tuple[int, float]]] = {100: [], 1000: []}
@@ -86,7 +90,7 @@ _DRIFT_CASES: dict[str, tuple[float, tuple[Preference, ...]]] = {
 }
 
 
-def drift(_seed: int) -> None:
+def drift(_seeds: list[int]) -> None:
     """PlacementDrift beside LoadBalancing on the same snapshot: times, and the ratio."""
     print("\n### PlacementDrift, 100 moves at most, beside LoadBalancing\n")
     print("| nodes | pods | case | moves | time | LoadBalancing | ratio |\n|--:|--:|---|--:|--:|--:|--:|")
@@ -137,31 +141,61 @@ def _exponent(found: list[tuple[int, float]]) -> float:
     return math.log(last / first) / math.log(more / fewer)
 
 
-def hot_spots(seed: int) -> None:
+def hot_spots(seeds: list[int]) -> None:
     print("\n### A hot spot: 500 nodes, 10,000 pods; standard deviation of node load after, in % of before\n")
     print(
-        "| sizes | seed | resources | moves | cpu | memory | all | aim | no plan below | time "
-        "| calibration loop |\n|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+        "| sizes | seed | resources | moves | cpu | memory | all | target | no plan below | | time "
+        "| on a quiet machine | target | |\n|---|--:|---|--:|--:|--:|--:|--:|--:|---|--:|--:|--:|---|"
     )
+    rows = []
     for sizes in SIZES:
-        for each in (*_FIXED_SEEDS, seed):
-            snapshot = hot_spot(seed=each, sizes=sizes).freeze(NOW_S)
-            name = f"{each}" if each in _FIXED_SEEDS else f"{each} (fresh)"
-            for resources, moves, aim in _HOT_SPOT_AIMS:
-                found, time_s = _timed(snapshot, **_exactly(resources, moves))
-                before, after = _loads(found, resources)
-                left = [f"{share:.2f}" for share in after.std(axis=0) / before.std(axis=0) * 100]
-                print(
-                    f"| {sizes} | {name} | {' + '.join(resources)} | {len(found.moves):,} of {moves:,} "
-                    f"| {left[0]} | {left[1] if len(left) > 1 else ''} "
-                    f"| {math.sqrt(_unevenness(after) / _unevenness(before)) * 100:.2f} "
-                    f"| {aim} | {_no_plan_below(snapshot, resources, moves)} "
-                    f"| {time_s:.2f} s | {_calibration() * 1000:.0f} ms |",
-                    flush=True,
-                )
+        for seed in dict.fromkeys((*_FIXED_SEEDS, *seeds)):
+            snapshot = hot_spot(seed=seed, sizes=sizes).freeze(NOW_S)
+            for resources, moves, target in _HOT_SPOT_AIMS:
+                row = _hot_spot_row(snapshot, resources, moves, target)
+                rows.append({"sizes": sizes, "seed": seed, "is_fresh": seed in seeds, **row})
+                _print_hot_spot(rows[-1])
+    figures.record("hot-spot", rows)
 
 
-def _no_plan_below(snapshot: Snapshot, resources: tuple[str, ...], moves: int) -> str:
+def _hot_spot_row(
+    snapshot: Snapshot, resources: tuple[str, ...], moves: int, target: float
+) -> dict[str, Any]:
+    calibration_s = _calibration()
+    found, time_s = _timed(snapshot, **_exactly(resources, moves))
+    before, after = _loads(found, resources)
+    left = math.sqrt(_unevenness(after) / _unevenness(before)) * 100
+    bound = _no_plan_below(snapshot, resources, moves)
+    quiet_s = time_s / min(calibration_s, _calibration()) * _QUIET_LOOP_S
+    return {
+        "resources": list(resources),
+        "moves": len(found.moves),
+        "limit": moves,
+        "left_percent": round(left, 3),
+        "left_percent_each": [round(each, 3) for each in after.std(axis=0) / before.std(axis=0) * 100],
+        "target_percent": target,
+        "bound_percent": round(bound, 3),
+        "verdict": figures.verdict(left, target, bound),
+        "time_s": round(time_s, 3),
+        "quiet_s": round(quiet_s, 3),
+        "target_s": _TARGET_S,
+        "time_verdict": figures.verdict(quiet_s, _TARGET_S),
+    }
+
+
+def _print_hot_spot(row: dict[str, Any]) -> None:
+    each = [f"{share:.2f}" for share in row["left_percent_each"]]
+    name = f"{row['seed']} (fresh)" if row["is_fresh"] else row["seed"]
+    print(
+        f"| {row['sizes']} | {name} | {' + '.join(row['resources'])} | {row['moves']:,} of {row['limit']:,} "
+        f"| {each[0]} | {each[1] if len(each) > 1 else ''} | {row['left_percent']:.2f} "
+        f"| {row['target_percent']} | {row['bound_percent']:.2f} | {row['verdict']} "
+        f"| {row['time_s']:.2f} s | {row['quiet_s']:.2f} s | {row['target_s']} s | {row['time_verdict']} |",
+        flush=True,
+    )
+
+
+def _no_plan_below(snapshot: Snapshot, resources: tuple[str, ...], moves: int) -> float:
     """Return the best of the bounds for all resources together, in percent of the deviation before."""
     amount, at, count = _numbers(snapshot, resources)
     loads = np.stack([np.bincount(at, column, count) for column in amount.T], axis=1)
@@ -174,10 +208,10 @@ def _no_plan_below(snapshot: Snapshot, resources: tuple[str, ...], moves: int) -
     bounds = [sum(units), least_by_relaxation(amount, at, moves, nodes=count)]
     if len(resources) == 1:
         bounds.append(least_by_counting(amount[:, 0], at, moves, nodes=count))
-    return f"{math.sqrt(max(bounds) / _unevenness(loads)) * 100:.2f}"
+    return math.sqrt(max(bounds) / _unevenness(loads)) * 100
 
 
-def small(seed: int) -> None:
+def small(seeds: list[int]) -> None:
     print("\n### Small clusters against a mixed-integer solver, for the same number of moves\n")
     print(
         "| nodes | pods | moves | resources | seed | std. dev. before | after | solver | bound "
@@ -186,7 +220,7 @@ def small(seed: int) -> None:
     print("|--:|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     for nodes, pods, moves in _SMALL:
         for resources in (("cpu",), _BOTH):
-            for each in (1, seed):
+            for each in (1, *seeds):
                 _compare(nodes, pods, moves, resources, each)
 
 

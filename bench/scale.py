@@ -19,6 +19,7 @@ import sys
 import time
 from resource import RUSAGE_SELF, getrusage
 
+from bench import figures
 from bench.clusters import NOW_S, big_cluster, usage_of
 from bench.decode import calibration, machine
 from bench.event_loop import measure
@@ -60,7 +61,7 @@ def main(arguments: list[str]) -> int:
             f"| {size['loop_ms']:.0f} ms |",
             flush=True,
         )
-    return verdict(sizes)
+    return judge(sizes)
 
 
 def one_size(nodes: int, pods: int) -> dict[str, float]:
@@ -96,19 +97,24 @@ def one_size(nodes: int, pods: int) -> dict[str, float]:
     }
 
 
-def verdict(sizes: list[dict[str, float]]) -> int:
+def judge(sizes: list[dict[str, float]]) -> int:
     smallest, largest = sizes[0], sizes[-1]
     growth = {
         column: math.log(largest[column] / smallest[column]) / math.log(largest["nodes"] / smallest["nodes"])
         for column in COLUMNS
     }
-    words = ", ".join(f"{column.removesuffix('_s')} {value:.2f}" for column, value in growth.items())
-    print(f"\nGrowth with the number of nodes, as an exponent: {words} (target {AT_MOST_GROWTH}).")
-    missed = [f"growth of {column}" for column, value in growth.items() if value > AT_MOST_GROWTH]
-    missed += [f"a check in {AT_MOST_CHECK_S:.0f} s"] if largest["check_s"] > AT_MOST_CHECK_S else []
-    missed += [f"{AT_MOST_MB:,} MB"] if largest["peak_mb"] > AT_MOST_MB else []
-    missed += [f"waits of {AT_MOST_WAIT_MS} ms"] if largest["wait_ms"] > AT_MOST_WAIT_MS else []
-    print("all aims reached" if not missed else f"to reach: {', '.join(missed)}")
+    aims = [
+        (f"growth of {column.removesuffix('_s')}", value, AT_MOST_GROWTH) for column, value in growth.items()
+    ]
+    aims += [
+        ("a check, in s", largest["check_s"], AT_MOST_CHECK_S),
+        ("peak, in MB", largest["peak_mb"], AT_MOST_MB),
+        ("longest wait, in ms", largest["wait_ms"], AT_MOST_WAIT_MS),
+    ]
+    print(f"\n| {largest['nodes']:,} nodes, growth as an exponent | | target | |\n|---|--:|--:|---|")
+    for name, value, target in aims:
+        print(f"| {name} | {value:,.2f} | {target:,} | {figures.verdict(value, target)} |")
+    figures.record("scale", [*sizes, {"growth": growth}])
     return 0
 
 

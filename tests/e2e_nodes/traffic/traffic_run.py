@@ -219,6 +219,36 @@ def _descheduler(on: Deployed) -> str:
     return "done"
 
 
+def _karpenter_evictions(on: Deployed) -> str:
+    """Taint the node and evict the pod as Karpenter does: a refused eviction is repeated after 0.1 to 10 s.
+
+    Karpenter itself needs a provider that can make such nodes, which no cloudless provider can.
+    """
+    name, node = on.any_pod()
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": on.namespace},
+    }
+    path = f"/api/v1/namespaces/{on.namespace}/pods/{name}/eviction"
+    wait_s, until_s = 0.1, time.monotonic() + 120
+    on.nodes.kubectl("taint", "node", node, "karpenter.sh/disrupted:NoSchedule")
+    try:
+        while time.monotonic() < until_s:
+            try:
+                on.nodes.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+            except RuntimeError as error:
+                if "NotFound" in str(error):
+                    return "done"
+                if "TooManyRequests" not in str(error):
+                    raise
+            time.sleep(wait_s)  # the retries of the program that this stands for
+            wait_s = min(2 * wait_s, 10)
+    finally:
+        on.nodes.kubectl("taint", "node", node, "karpenter.sh/disrupted-")
+    raise TimeoutError(f"{name} is still there after 120 s")
+
+
 def _safe_drain(on: Deployed) -> str:
     return _kubectl_drain(on, 120)
 
@@ -315,6 +345,8 @@ _DISRUPTIONS: dict[str, Callable[[Deployed], str]] = {
     "kubectl drain": _kubectl_drain,
     "kubectl rollout restart": _rollout_restart,
     "descheduler": _descheduler,
+    "Karpenter's evictions": _karpenter_evictions,
+    "Karpenter's evictions, safe evictions": _karpenter_evictions,
     "kubectl drain, safe evictions": _safe_drain,
     "rescheduler move": _move,
     "rescheduler drain": _rescheduler_drain,
