@@ -47,16 +47,17 @@ class Prometheus:
         return f"http://127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        """Returns when it answers."""
+        """Returns when it answers; at the same address if it ran before."""
         binary = program()
         # JSON is YAML, too.
         (self._folder / "prometheus.yml").write_text(json.dumps(self._configuration))
         for _ in range(_STARTS):  # another process may have been quicker to take the port
-            (self._port,) = free_ports(1)
+            self._port = self._port or free_ports(1)[0]
             self._process = spawn(self._command(binary), self._log, {}, dies_with_us=True)
             if until(lambda: self._has_ended() or self._is_ready(), _READY_WITHIN_S) and self._is_ready():
                 return
             self.stop()
+            self._port = 0
         raise RuntimeError(f"Prometheus did not start:\n{self._log.read_text()[-2000:]}")
 
     def stop(self) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoints, entry_points
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -44,6 +44,7 @@ __all__ = [
     "UnreadableMigration",
     "decode_migration",
     "label_value",
+    "strategy_plugins",
     "traits_of",
 ]
 
@@ -68,8 +69,7 @@ STRATEGY_ENTRY_POINTS: Final = "rescheduler.strategies"
 
 @dataclass(frozen=True, slots=True)
 class StrategyTraits:
-    """What must be known about a strategy. The defaults fit one that improves placement, such as
-    LoadBalancing."""
+    """What must be known about a strategy; the defaults fit one that improves placement."""
 
     urgent: bool = False
     """Its pods must leave their node: some protections don't apply, and its moves start before others."""
@@ -91,6 +91,7 @@ class StrategyTraits:
     """Its node goes away at a time of its own: if the migration has a deadline, it is given up then."""
 
 
+_DEFAULT: Final = StrategyTraits()
 BUILT_IN_TRAITS: Final[Mapping[str, StrategyTraits]] = {
     FAILED_PODS: StrategyTraits(urgent=True, ignores_windows=True, retries=False, recovers=True),
     MANUAL: StrategyTraits(urgent=True, ignores_windows=True, requested=True),
@@ -99,27 +100,22 @@ BUILT_IN_TRAITS: Final[Mapping[str, StrategyTraits]] = {
     "NodeMaintenance": StrategyTraits(urgent=True),
     "CostOptimization": StrategyTraits(consolidates=True),
     "LoadBalancing": StrategyTraits(balances=True),
-    "MakeRoom": StrategyTraits(),
-    "PlacementDrift": StrategyTraits(),
-    "PodLifeTime": StrategyTraits(),
     "ResourceOptimization": StrategyTraits(balances=True),
-    "TopologySpread": StrategyTraits(),
+    **dict.fromkeys(("MakeRoom", "PlacementDrift", "PodLifeTime", "TopologySpread"), _DEFAULT),
 }
-
-_DEFAULT: Final = StrategyTraits()
 
 
 def traits_of(strategy: str) -> StrategyTraits:
     """Return the traits of the strategy with this name; the defaults if it is unknown."""
-    found = BUILT_IN_TRAITS.get(strategy)
-    if found is None:
-        return _plugin_traits(strategy) if strategy in _plugin_names() else _DEFAULT
-    return found
+    is_plugin = strategy in strategy_plugins().names
+    return BUILT_IN_TRAITS.get(strategy) or (_plugin_traits(strategy) if is_plugin else _DEFAULT)
 
 
 @cache
-def _plugin_names() -> frozenset[str]:
-    return frozenset(entry_points(group=STRATEGY_ENTRY_POINTS).names)
+def strategy_plugins() -> EntryPoints:
+    """Return the strategies that installed packages add."""
+    # Once: this reads the metadata of every package, and takes longer than the plan of a small cluster.
+    return entry_points(group=STRATEGY_ENTRY_POINTS)
 
 
 @cache
@@ -129,7 +125,7 @@ def _plugin_traits(strategy: str) -> StrategyTraits:
     A plugin that can't be loaded has the defaults; `strategies_of` reports it if a policy enables it.
     """
     try:
-        (plugin,) = entry_points(group=STRATEGY_ENTRY_POINTS, name=strategy)
+        (plugin,) = strategy_plugins().select(name=strategy)
         declared = plugin.load().traits
     except (Exception, SystemExit):  # noqa: BLE001 - a plugin may raise anything
         return _DEFAULT

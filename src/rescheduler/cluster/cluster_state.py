@@ -4,10 +4,10 @@ A change only stores the record and its numbers; `freeze` puts everything togeth
 records make the same snapshot, whatever happened before.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,12 +38,21 @@ from rescheduler.cluster.snapshot_tables import (
     NodeRows,
     PodRows,
     RecordStore,
-    StorageStore,
     counts_on_node,
     node_table,
     pod_table,
 )
 from rescheduler.cluster.storage_decoders import STORAGE_DECODERS, StorageRecord
+from rescheduler.cluster.storage_records import (
+    AttachmentRecord,
+    CapacityRecord,
+    ClaimRecord,
+    CsiDriverRecord,
+    CsiNodeRecord,
+    Storage,
+    StorageClassRecord,
+    VolumeRecord,
+)
 from rescheduler.cluster.trusted_usage import metric_amounts
 from rescheduler.cluster.usage_readings import MetricReadings, UsageByName
 from rescheduler.cluster.workload_record import WORKLOAD_KINDS, WorkloadRecord, decode_workload
@@ -187,6 +196,33 @@ def _settling_nodes(moves: MigrationHistory, nodes: NodeColumns, pods: PodTable,
     return found[:-1]
 
 
+_STORAGE_FIELDS: dict[type[StorageRecord], str] = {
+    ClaimRecord: "claims",
+    VolumeRecord: "volumes",
+    StorageClassRecord: "classes",
+    CsiNodeRecord: "csi_nodes",
+    CsiDriverRecord: "csi_drivers",
+    CapacityRecord: "capacities",
+    AttachmentRecord: "attachments",
+}
+
+
+class _StorageStore:
+    def __init__(self) -> None:
+        self._stores: dict[type[StorageRecord], RecordStore[Any]] = {
+            kind: RecordStore() for kind in _STORAGE_FIELDS
+        }
+
+    def put(self, record: StorageRecord) -> None:
+        self._stores[type(record)].put(record.key, record)
+
+    def remove(self, kind: type[StorageRecord], key: str) -> None:
+        self._stores[kind].remove(key)
+
+    def frozen(self) -> Storage:
+        return Storage(**{name: self._stores[kind].frozen() for kind, name in _STORAGE_FIELDS.items()})
+
+
 class ClusterState:
     """Records of all objects: `apply_…` adds or replaces by key, `remove_…` removes, and ignores unknown
     keys."""
@@ -202,12 +238,15 @@ class ClusterState:
         self._by_uid: Mapping[str, WorkloadRecord] | None = None
         self._ownership = WorkloadResolver()
         self._amounts = AmountTable(set())
-        self._storage = StorageStore()
+        self._storage = _StorageStore()
         self._autoscaler_signs = AutoscalerSigns()
         self._metrics: tuple[MetricReadings, ...] = ()
 
     def apply_pod(self, pod: PodRecord) -> None:
         self._pods.put(pod)
+
+    def apply_pods(self, pods: Sequence[PodRecord]) -> None:
+        self._pods.put_all(pods)
 
     def remove_pod(self, key: str) -> None:
         self._pods.remove(key)

@@ -26,6 +26,7 @@ __all__ = [
     "DELETION_CANDIDATE_TAINT",
     "MAINTENANCE_CONDITIONS",
     "REMOVAL_TAINTS",
+    "SIGNAL_GONE",
     "UNSCHEDULABLE_TAINT",
     "NodeChange",
     "NodeCondition",
@@ -34,6 +35,7 @@ __all__ = [
     "Taint",
     "cordoned_by_others",
     "evacuation_of",
+    "held_until",
     "in_maintenance",
     "is_cordoned_by",
     "is_deletion_candidate",
@@ -263,6 +265,28 @@ def evacuation_of(
     )
 
 
+SIGNAL_GONE: Final = "SignalGone"
+"""The reason of our condition on a node that we cordoned for a signal that is gone."""
+
+_HELD_S: Final = 300.0
+"""How long such a node stays cordoned: a signal that comes and goes must not move pods away and back."""
+
+
+def held_until(node: NodeRecord, now_s: float) -> float:
+    """Return until when a node stays cordoned whose signal is gone, in seconds since 1970.
+
+    The time counts from our condition, which every later leader sees, too. A node without it is not held:
+    `apply` does not write it, and a daemon may not be allowed to.
+    """
+    reported = node.condition(EMPTY_CONDITION)
+    if reported is None:
+        return now_s
+    if reported.reason != SIGNAL_GONE:
+        return now_s + _HELD_S  # the daemon is about to report it
+    # A time that lies far ahead is of a clock that was wrong, and would never be over.
+    return reported.since_s + _HELD_S if reported.since_s <= now_s + _HELD_S else now_s
+
+
 def _given_since(node: NodeRecord, signal: EvacuationSignal, now_s: float) -> Iterator[float]:
     """Yield since when the node gives the signal, in seconds since 1970; nothing if it does not."""
     for taint in node.taints:
@@ -282,6 +306,8 @@ def _known_since(node: NodeRecord, stated_s: int | None, now_s: float) -> float:
     not empty: that is on the node itself, and so known to every later leader.
     """
     reported = node.condition(EMPTY_CONDITION)
-    # In maintenance, the node was reported before the signal: then its time is not known.
-    reported_s = None if reported is None or in_maintenance(node) else reported.since_s
+    # In maintenance, the node was reported before the signal: then its time is not known. Nor is it if the
+    # signal was gone and has come again.
+    is_earlier = in_maintenance(node) or (reported is not None and reported.reason == SIGNAL_GONE)
+    reported_s = None if reported is None or is_earlier else reported.since_s
     return next((float(each) for each in (stated_s, reported_s) if each and each <= now_s), now_s)

@@ -123,7 +123,7 @@ class ContainerStateWaiting(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContainerStateRunning(msgspec.Struct, frozen=True, gc=False):
-    started_s: int = 0
+    """The container runs. Since when is not kept: pods that run equally well share one status."""
 
 
 class ContainerStateTerminated(msgspec.Struct, frozen=True, gc=False):

@@ -7,14 +7,13 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from rescheduler.api.podmigration import STRATEGY_ENTRY_POINTS
+from rescheduler.api.podmigration import strategy_plugins
 from rescheduler.config.config_document import (
     MAX_CONFIG_BYTES,
     ConfigDocument,
@@ -239,7 +238,7 @@ def _read_profile(
             ConfigFault((name,), value, allowed) for name, value in profile.args.items() if name in common
         ]
     if policy.strategy_args:
-        more += plugin_argument_faults(policy, entry_points(group=STRATEGY_ENTRY_POINTS))
+        more += plugin_argument_faults(policy, strategy_plugins())
     return policy, [*faults, *_with_path_prefix(profile.path, iter(more))]
 
 

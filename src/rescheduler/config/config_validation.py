@@ -5,12 +5,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import timedelta
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any, Final
 
 from kubevalues import can_match, can_overlap
 from kubevalues.duration import short_duration
-from rescheduler.api.podmigration import FAILED_PODS, STRATEGY_ENTRY_POINTS, Handover
+from rescheduler.api.podmigration import FAILED_PODS, Handover, strategy_plugins
 from rescheduler.config.metric_settings import Prometheus, balanced_resource, is_metric_name
 from rescheduler.config.notification_settings import sink_faults
 from rescheduler.config.policy import LeaderElection, Policy, UsageSource
@@ -369,4 +369,4 @@ def plugin_argument_faults(policy: Policy, plugins: Iterable[EntryPoint]) -> Ite
 
 def known_strategies() -> frozenset[str]:
     """Return the names of all strategies; plugins are looked up by name, without importing them."""
-    return BUILT_IN_STRATEGIES | entry_points(group=STRATEGY_ENTRY_POINTS).names
+    return BUILT_IN_STRATEGIES | strategy_plugins().names

@@ -19,7 +19,8 @@ from datetime import datetime
 
 import numpy as np
 
-from rescheduler.api.podmigration import Migration, MigrationPhase, traits_of
+from rescheduler.api.podmigration import EVACUATION, Migration, MigrationPhase, traits_of
+from rescheduler.cluster.node_record import is_cordoned_by
 from rescheduler.cluster.snapshot import NO_ROW, PodTable, Rows, Snapshot, profile_of
 from rescheduler.cluster.snapshot_tables import group_by_node, sum_by_node
 from rescheduler.cluster.sources.usage_sources import measures_the_same, usage_reader
@@ -38,6 +39,7 @@ from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolde
 from rescheduler.planner.plan import Plan, Rejection
 from rescheduler.planner.plan_builder import build_plan, too_hot_nodes
 from rescheduler.strategies.fair_shares import QueuedMigrations
+from rescheduler.strategies.node_maintenance import Evacuation
 from rescheduler.strategies.strategy_registry import strategies_of, strategies_of_others
 
 __all__ = [
@@ -235,6 +237,19 @@ class Checker:
         heating = heating_nodes(decided.history.heat, state.policy.hot_checks)
         return CheckResult(self._number, began, decided.snapshot, decided.plan, took_s, source, heating)
 
+    async def measure(self) -> None:
+        """Read usage for plans that users request: their snapshots then have the load that `plan` shows."""
+        now_s, policy = self._now().timestamp(), self._runtime.current.policy
+        outcome = await (await self._usage(policy)).read()
+        usage, _ = usage_for_check(
+            outcome,
+            self._cluster.tenants(now_s),
+            now_s=now_s,
+            half_life_s=policy.usage_half_life.total_seconds(),
+            smoothing=None,
+        )
+        self._cluster.measure(usage.pods, usage.notes, outcome.custom)
+
     async def close(self) -> None:
         if self._fixed_usage is not None:
             await self._fixed_usage.close()
@@ -305,6 +320,12 @@ class _Planning:
         )
         self.cluster.measure(usage.pods, usage.notes, outcome.custom)
         snapshot = self.cluster.snapshot(now_s)
+        if not policy.evacuate_on and any(
+            is_cordoned_by(each, EVACUATION) for each in snapshot.nodes.records
+        ):
+            # The signals were removed from the configuration: the nodes go back into service.
+            for each in (strategies, *others):  # a profile sees only the nodes that it selects
+                each.insert(0, Evacuation())
         expected = expected_snapshot(snapshot, under_way)
         failures: list[Rejection] = []
         by_profile = zip(policy.every_profile, (strategies, *others), strict=True)

@@ -79,7 +79,7 @@ class Rescheduler:
         """Called for every step of every migration that this process executes."""
         self.controller: MigrationController | None = None
         """The controller, while this process executes."""
-        self._leading: asyncio.Task[None] | None = None
+        self._leading: set[asyncio.Task[None]] = set()
         self.record = AttemptRecorder(client, self.cluster, self.runtime, now).record
         """Call it before the migration of a failing pod is created."""
         self._now = now
@@ -134,18 +134,19 @@ class Rescheduler:
     ) -> AsyncIterator[None]:
         async with self._contending(lease):
             ended = asyncio.Event()
-            leading = self._leading = asyncio.create_task(self._lead(lease, ended, once), name="leading")
+            leading = asyncio.create_task(self._lead(lease, ended, once), name="leading")
+            self._leading.add(leading)
             try:
                 yield
             finally:
                 ended.set()
-                self._leading = None
+                self._leading.remove(leading)
                 await leading
 
     @property
     def is_broken(self) -> bool:
         """Return whether executing has failed because of a bug; leaving `executing()` raises the error."""
-        return self._leading is not None and self._leading.done()
+        return any(task.done() for task in self._leading)
 
     @property
     def _is_alone(self) -> bool:

@@ -3,9 +3,9 @@
 start   the pause switch ─▶ caches ─▶ halts ─▶ the Lease ─▶ migrations ─▶ checks
 stop    checks ─▶ migrations: their current steps ─▶ the Lease is released ─▶ caches
 
-A dry run by configuration executes nothing. One replica checks and writes the status: the holder of another
-Lease, because commands such as `move` need the one of those who execute. `run --dry-run` is read-only: it
-writes nothing, not even a Lease.
+A dry run by configuration begins no move, and finishes those that an earlier daemon has begun. One replica
+checks and writes the status: the holder of another Lease, because commands such as `move` need the one of
+those who execute. `run --dry-run` is read-only: it writes nothing, not even a Lease.
 
 The configuration file is compared by content, not by time: a mounted ConfigMap changes by a symbolic link to
 another directory, and editors replace files in different ways.
@@ -96,7 +96,7 @@ async def in_background(ended: asyncio.Event) -> AsyncIterator[Callable[[Work, s
 
     def start(work: Work, name: str) -> None:
         tasks.append(asyncio.create_task(work, name=name))
-        tasks[-1].add_done_callback(lambda _: ended.set())
+        tasks[-1].add_done_callback(lambda task: None if task.cancelled() else ended.set())
 
     try:
         yield start
@@ -275,8 +275,12 @@ class Daemon:
     async def _act_until(self, ended: asyncio.Event) -> None:
         """Act until the end, or until the configuration switches `dryRun` on or off."""
         is_dry_run = self._is_dry_run
-        async with self._acting(is_dry_run=is_dry_run):
-            while (self._is_dry_run == is_dry_run or self._is_busy) and not self.rescheduler.is_broken:
+        async with self._acting(is_dry_run=is_dry_run), in_background(ended) as background:
+            if is_dry_run and not self._options.read_only:
+                background(self._finish_begun(), "migrations of others")
+            while not self.rescheduler.is_broken and (
+                self._is_dry_run == is_dry_run or (self._is_busy and not is_dry_run)
+            ):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_POLL_INTERVAL_S):
                         await ended.wait()
@@ -334,6 +338,17 @@ class Daemon:
         async with self._status_writer.running(), self._checks.running():
             yield
 
+    async def _finish_begun(self) -> None:
+        """Finish the migrations that others have begun and left, such as the daemon before an upgrade."""
+        watched = self.rescheduler.watched
+        while True:
+            await asyncio.sleep(_POLL_INTERVAL_S)
+            if watched.is_without_migrations or not migrations_to_finish(watched):
+                continue
+            async with self.rescheduler.executing(self._events.running):
+                while migrations_to_finish(watched) and not self.rescheduler.is_broken:  # noqa: ASYNC110 - no event
+                    await asyncio.sleep(_POLL_INTERVAL_S)
+
     # -- events
 
     def _requested(self, call: ApiCall, code: int, seconds: float) -> None:
@@ -351,7 +366,8 @@ class Daemon:
     # -- the configuration
 
     async def _follow_file(self, file: Path) -> None:
-        await WatchedConfigurationFile(file, frozenset(known_strategies())).follow(self._use, self._refuse)
+        watched = WatchedConfigurationFile(file, frozenset(known_strategies()))
+        await watched.follow(self._use, lambda error: self.listener.configuration_refused(str(error)))
 
     def _use(self, loaded: LoadedConfiguration) -> None:
         before, now = self.rescheduler.configuration, loaded.configuration
@@ -375,9 +391,6 @@ class Daemon:
             self._tally.clear()
         self.runtime.update(policy=policy)
         self.listener.configured(policy)
-
-    def _refuse(self, error: ConfigurationError) -> None:
-        self.listener.configuration_refused(str(error))
 
 
 def _why_not_fresh(informer: Informer[Any]) -> str:

@@ -44,6 +44,8 @@ class HaltMonitor:
         self._listener = listener
         self._is_running = False
         self._is_scheduled = False
+        self._known_finished: tuple[int, list[Migration]] | None = None
+        """Migrations that finished lately, with the minute in which they were looked up."""
 
     async def run(self) -> None:
         """Evaluate every two seconds, and as soon as an informer reports something that may cause a halt."""
@@ -89,6 +91,7 @@ class HaltMonitor:
             self.evaluate_soon()
 
     def _on_migration(self, _old: Object | None, new: Object | None) -> None:
+        self._known_finished = None
         if new is not None and nested_field(new, "status", "finishedAt"):
             self.evaluate_soon()
 
@@ -97,7 +100,7 @@ class HaltMonitor:
         return HaltFacts(
             now=now,
             pause=self._state.pause,
-            migrations=list(self._finished(now - FAILURE_WINDOW)),
+            migrations=self._finished(now),
             nodes=len(watched.nodes),
             not_ready=[node.name for node in watched.nodes if not node.is_ready],
             answers=self._api_responses.lately(asyncio.get_running_loop().time()),
@@ -108,9 +111,15 @@ class HaltMonitor:
         yield from self._rescheduler.cluster.informers
         yield self._state.informer
 
-    def _finished(self, after: datetime) -> Iterator[Migration]:
+    def _finished(self, now: datetime) -> list[Migration]:
+        minute = minute_of(now)
+        if self._known_finished is None or self._known_finished[0] != minute:
+            self._known_finished = minute, list(self._find_finished(now))
+        return self._known_finished[1]
+
+    def _find_finished(self, now: datetime) -> Iterator[Migration]:
         watched = self._rescheduler.watched
-        for minute in range(minute_of(after), minute_of(self._now()) + 2):
+        for minute in range(minute_of(now - FAILURE_WINDOW), minute_of(now) + 2):
             for item in watched.migrations.informer.find("finished", minute):
                 migration = watched.records.migration(item)
                 if migration is not None:

@@ -127,12 +127,15 @@ class DaemonLog(DaemonListener):
             log_event(log, logging.INFO, "StandingBy", "this process lost the Lease and moves no pods")
 
     def checked(self, check: CheckReport) -> None:
-        """Log a plan once, even if later checks make the same plan because its moves don't start."""
+        """Log a plan once, even if later checks make the same plan because its moves don't start.
+
+        The first check is always logged: it shows that the daemon works, also if there is nothing to move.
+        """
         plan = check.plan
         what = (*((move.uid, move.target) for move in plan.moves), *plan.changes)
         is_news = bool(what) and (check.is_carried_out or what != self._planned)
         self._planned = what
-        level = logging.INFO if is_news else logging.DEBUG
+        level = logging.INFO if is_news or check.number == 1 else logging.DEBUG
         count = len(plan.moves)
         words = f"{count} {'move' if count == 1 else 'moves'} planned"
         if what and not check.is_carried_out:

@@ -18,16 +18,18 @@ from rescheduler.config.policy import Policy
 from rescheduler.config.profiles import replace_settings
 from rescheduler.migrations.controller.revalidation import TEMPORARY_REASONS, policy_for_manual_move
 from rescheduler.migrations.runtime_state import RuntimeState
-from rescheduler.planner.available_nodes import availability_message
+from rescheduler.planner.available_nodes import availability_message, least_loaded_node
 from rescheduler.planner.explanation import PodExplanation, explain_pod
 from rescheduler.planner.plan import Move, Plan, Rejection
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.planner.reasons import Reason
+from rescheduler.rules.placement import Placement
 from rescheduler.strategies.strategy import Proposal, ProposedMove, View
 
 __all__ = [
     "ReturnMove",
     "build_undo_plan",
+    "likely_targets",
     "manual_move_refusals",
     "manual_plan",
     "moves_to_undo",
@@ -48,6 +50,26 @@ def manual_plan(snapshot: Snapshot, key: str, target: str | None, requested_by: 
         gain=0.0,
     )
     return Plan(taken_at_s=snapshot.taken_at_s, moves=(move,))
+
+
+def likely_targets(
+    snapshot: Snapshot, keys: Iterable[str], state: RuntimeState
+) -> Iterator[tuple[str, Handover]]:
+    """Yield where and how each of these pods would go now, one after the other.
+
+    Each of them can be moved: see `manual_move_refusals`.
+    """
+    policy, placement = policy_for_manual_move(state.policy), Placement(snapshot)
+    for key in keys:
+        row = snapshot.pods.row[key]
+        found = explain_pod(snapshot, policy, key, steered=state.steers, guarded=state.guards)
+        handover = found.handover or Handover.EVICT
+        if found.places is None or not found.places.available:
+            yield "another node", handover
+            continue
+        target = least_loaded_node(placement, row, handover, policy, lambda _: True)
+        placement.move(row, snapshot.nodes.row[target])
+        yield target, handover
 
 
 def manual_move_refusals(

@@ -49,6 +49,8 @@ log: Final = logging.getLogger(__name__)
 _WINDOW: Final = timedelta(days=7)
 _GONE_AFTER: Final = timedelta(minutes=30)
 _HOUR_S: Final = 3600
+_MIN_PAUSE_S: Final = 10.0
+"""How long after a check that a signal started another can start one: it may come and go every second."""
 _MAX_PENDING: Final = 1_000
 """Strategies and nodes that are remembered: at most 300 kB of a ConfigMap, which holds a megabyte."""
 
@@ -179,11 +181,14 @@ class PeriodicChecks:
 
     async def _check_for_ever(self, loop: Checker) -> None:
         clock = asyncio.get_running_loop()
-        due_s = clock.time()
+        due_s = earliest_s = clock.time()
         while True:
-            if await self._is_woken_before(due_s):
+            is_woken = await self._is_woken_before(due_s, earliest_s)
+            if is_woken:
                 due_s = clock.time()
             await self._check(loop)
+            if is_woken:
+                earliest_s = clock.time() + _MIN_PAUSE_S
             interval_s = self._policy.rescheduling_interval.total_seconds()
             due_s += interval_s
             if (late_s := clock.time() - due_s) > 0:
@@ -191,11 +196,12 @@ class PeriodicChecks:
                 due_s += skipped * interval_s
                 self._listener.checks_skipped(skipped, "the previous check took too long")
 
-    async def _is_woken_before(self, due_s: float) -> bool:
+    async def _is_woken_before(self, due_s: float, earliest_s: float) -> bool:
         """Wait for the next check, or for a node that has to be evacuated: that may have seconds left."""
         try:
             async with asyncio.timeout_at(due_s):
                 await self._node_signalled.wait()
+                await asyncio.sleep(earliest_s - asyncio.get_running_loop().time())
         except TimeoutError:
             return False
         finally:

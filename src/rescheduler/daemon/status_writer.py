@@ -32,9 +32,10 @@ from rescheduler.api.daemon_status import (
     SuspectNode,
     program_version,
 )
+from rescheduler.api.podmigration import EVACUATION
 from rescheduler.api.well_known_names import DRAIN_CONDITIONS, DRAIN_REASON, EMPTY_CONDITION
 from rescheduler.cluster.codecs.record_resources import NODES
-from rescheduler.cluster.node_record import NodeCondition, NodeRecord
+from rescheduler.cluster.node_record import SIGNAL_GONE, NodeCondition, NodeRecord, is_cordoned_by
 from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.config.policy import NodeAutoscaler, Policy
@@ -190,6 +191,13 @@ def balance_of(snapshot: Snapshot, resources: Sequence[str]) -> tuple[ResourceBa
 
 _MAX_MESSAGE: Final = 1024
 _DRAIN_CONDITIONS_SINCE: Final = (1, 37)
+_SIGNAL_GONE_CONDITION: Final = NodeCondition(
+    EMPTY_CONDITION,
+    "Unknown",
+    SIGNAL_GONE,
+    "the node gives no signal of evacuateOn any more. It stays cordoned for 5 minutes, in case the signal"
+    " comes again. To use it at once, uncordon it.",
+)
 
 
 class MaintenanceConditionWriter(DaemonListener):
@@ -228,38 +236,41 @@ class MaintenanceConditionWriter(DaemonListener):
                 )
 
     async def _write_all(self) -> None:
-        conditions = {each.node: each for each in self._nodes}
+        states = {each.node: each for each in self._nodes}
         for node in list(self._watched.nodes):
-            if node.name in conditions:
-                await self._write(node, conditions[node.name])
-            elif ours := [each.type for each in node.conditions if _is_our_condition(each)]:
-                await self._patch(node.name, *({"$patch": "delete", "type": each} for each in ours))
+            if node.name in states:
+                state = states[node.name]
+                await self._write(node, [_progress_condition(state), *self._drain_conditions(node, state)])
+            elif is_cordoned_by(node, EVACUATION):
+                await self._write(node, [_SIGNAL_GONE_CONDITION])
+            else:
+                await self._write(node, [])
             # If it is out of date, or the node is gone, the next check sees what is there then.
             with contextlib.suppress(errors.Conflict, errors.NotFound):
                 await remove_stale_cordon_annotation(self._client, node)
 
-    async def _write(self, node: NodeRecord, state: NodeInMaintenance) -> None:
+    async def _write(self, node: NodeRecord, wanted: list[NodeCondition]) -> None:
         """Write only what has changed: a check every half minute must not be a write each."""
-        reason = "Empty" if not state.left else "Blocked" if state.blocked else "Emptying"
-        status = "True" if reason == "Empty" else "False"
-        message = "; ".join((state.message, *state.blocked))[:_MAX_MESSAGE]
-        before = node.condition(EMPTY_CONDITION)
-        wanted = [
-            NodeCondition(EMPTY_CONDITION, status, reason, message),
-            *self._drain_conditions(node, state),
+        types = {each.type for each in wanted}
+        changes = [_condition_manifest(node, each, self._now()) for each in wanted if not _is_set(node, each)]
+        changes += [
+            {"$patch": "delete", "type": each.type}
+            for each in node.conditions
+            if _is_our_condition(each) and each.type not in types
         ]
-        changed = [each for each in wanted if not _is_set(node, each)]
-        if not changed:
+        if not changes:
             return
-        await self._patch(node.name, *(self._manifest(node, each) for each in changed))
-        if before is None or before.reason != reason:
-            log_event(log, logging.INFO, f"Maintenance{reason}", message, node=node.name)
-            self._events.record(
-                InvolvedObject.of_node(node.name),
-                f"Maintenance{reason}",
-                message,
-                warning=reason == "Blocked",
-            )
+        await self._patch(node.name, *changes)
+        before = node.condition(EMPTY_CONDITION)
+        for each in wanted:
+            if each.type == EMPTY_CONDITION and (before is None or before.reason != each.reason):
+                log_event(log, logging.INFO, f"Maintenance{each.reason}", each.message, node=node.name)
+                self._events.record(
+                    InvolvedObject.of_node(node.name),
+                    f"Maintenance{each.reason}",
+                    each.message,
+                    warning=each.reason == "Blocked",
+                )
 
     def _drain_conditions(self, node: NodeRecord, state: NodeInMaintenance) -> Iterator[NodeCondition]:
         """Yield the conditions of KEP-5683, unless the server is too old or another client sets them."""
@@ -269,20 +280,6 @@ class MaintenanceConditionWriter(DaemonListener):
         if self._knows_drains and not others:
             for kind, holds in zip(DRAIN_CONDITIONS, (state.left > 0, not state.left), strict=True):
                 yield NodeCondition(kind, str(holds), DRAIN_REASON, "rescheduler empties the node")
-
-    def _manifest(self, node: NodeRecord, condition: NodeCondition) -> Object:
-        now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        written = {
-            "type": condition.type,
-            "status": condition.status,
-            "reason": condition.reason,
-            "message": condition.message,
-            "lastHeartbeatTime": now,
-        }
-        before = node.condition(condition.type)
-        if before is None or before.status != condition.status:
-            written["lastTransitionTime"] = now
-        return written
 
     async def _patch(self, node: str, *conditions: Object) -> None:
         with contextlib.suppress(errors.NotFound):
@@ -305,25 +302,31 @@ def _is_set(node: NodeRecord, wanted: NodeCondition) -> bool:
     )
 
 
-def empty_condition(node: NodeRecord, state: NodeInMaintenance, now: datetime) -> Object | None:
-    """Return the condition to write, or None if the node has it: a check must not be a write each."""
+def _progress_condition(state: NodeInMaintenance) -> NodeCondition:
     reason = "Empty" if not state.left else "Blocked" if state.blocked else "Emptying"
-    status = "True" if reason == "Empty" else "False"
     message = "; ".join((state.message, *state.blocked))[:_MAX_MESSAGE]
-    before = node.condition(EMPTY_CONDITION)
-    if before is not None and (before.status, before.reason, before.message) == (status, reason, message):
-        return None
+    return NodeCondition(EMPTY_CONDITION, str(reason == "Empty"), reason, message)
+
+
+def _condition_manifest(node: NodeRecord, condition: NodeCondition, now: datetime) -> Object:
     written = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    condition = {
-        "type": EMPTY_CONDITION,
-        "status": status,
-        "reason": reason,
-        "message": message,
+    manifest = {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
         "lastHeartbeatTime": written,
     }
-    if before is None or before.status != status:
-        condition["lastTransitionTime"] = written
-    return condition
+    before = node.condition(condition.type)
+    if before is None or before.status != condition.status:
+        manifest["lastTransitionTime"] = written
+    return manifest
+
+
+def empty_condition(node: NodeRecord, state: NodeInMaintenance, now: datetime) -> Object | None:
+    """Return the condition to write, or None if the node has it: a check must not be a write each."""
+    wanted = _progress_condition(state)
+    return None if _is_set(node, wanted) else _condition_manifest(node, wanted, now)
 
 
 async def patch_empty_condition(client: Client, node: str, condition: Object | None) -> None:

@@ -141,12 +141,16 @@ class LeaderElector:
                       lease=self.key, holder=self.holder)  # fmt: skip
 
     async def _acquire(self) -> None:
-        retry_s = self._settings.retry_period.total_seconds()
+        retry_s, reported = self._settings.retry_period.total_seconds(), ""
         while True:
             is_ours = await self._try()
             self._tried.set()
             if is_ours:
                 return
+            if self.is_held_by_another and self.holder != reported:
+                reported = self.holder
+                log_event(log, logging.INFO, "LeaseHeld", "another process leads: waiting for the lease",
+                          lease=self.key, holder=reported)  # fmt: skip
             await asyncio.sleep(retry_s * self._rng.uniform(1.0, _JITTER))
 
     async def _renew_until_lost(self) -> None:

@@ -61,10 +61,12 @@ from rescheduler.migrations.transition_table import MigrationStep, Trigger
 
 __all__ = [
     "FAILS_LIKE_SOURCE",
+    "before_deadline",
     "copy_gone",
     "creating",
     "marking",
     "placing",
+    "settled_at",
     "settling",
     "source_lost",
     "starting",
@@ -186,7 +188,7 @@ def _wait_for_scheduler(observation: Observation, copy: PodRecord) -> Decision:
         return Transition(
             Trigger.COPY_MISPLACED, f"the copy is unschedulable: {scheduled.message}", "TargetDidNotFit"
         )
-    over_at = _before_deadline(observation, since + _MAX_UNSCHEDULABLE)
+    over_at = before_deadline(observation, since + _MAX_UNSCHEDULABLE)
     return Wait(over_at, f"the copy is unschedulable: {scheduled.message}")
 
 
@@ -196,7 +198,7 @@ def starting(observation: Observation) -> Decision:
         return Transition(Trigger.COPY_READY, f"copy {copy.name} is ready")
     ended = _interrupted_or_group_failed(observation) or copy_gone(observation) or target_lost(observation)
     if ended is not None:
-        is_late = ended.event is Trigger.TIMED_OUT
+        is_late = ended.trigger is Trigger.TIMED_OUT
         return replace(ended, reports=(_copy_not_ready(observation, "NotReady"),)) if is_late else ended
     assert copy is not None
     failure = _copy_failure(observation, copy)
@@ -220,11 +222,11 @@ def settling(observation: Observation) -> Decision:
     assert observation.target is not None
     if not observation.target.is_ready:
         return Transition(Trigger.COPY_UNREADY, f"copy {observation.target.name} is no longer ready")
-    settled_at = _settled_at(observation)
-    if observation.now < settled_at:
+    settled_by = settled_at(observation)
+    if observation.now < settled_by:
         return Wait(
-            _before_deadline(observation, settled_at),
-            f"copy {observation.target.name} settles until {settled_at:%H:%M:%S}",
+            before_deadline(observation, settled_by),
+            f"copy {observation.target.name} settles until {settled_by:%H:%M:%S}",
         )
     if not is_group_settled(observation):
         return Wait(
@@ -232,7 +234,7 @@ def settling(observation: Observation) -> Decision:
             f"waiting for the other members of group {observation.migration.spec.group}",
         )
     return Transition(
-        Trigger.SETTLED, f"copy {observation.target.name} has been ready since {settled_at:%H:%M:%S}"
+        Trigger.SETTLED, f"copy {observation.target.name} has been ready since {settled_by:%H:%M:%S}"
     )
 
 
@@ -257,13 +259,14 @@ def with_live_step(
     status = migration.status
     if status.phase is not MigrationPhase.IN_PROGRESS or status.step not in _BEFORE_EVICTION or copy is None:
         return migration
+    scheduled, since_s = copy.condition("PodScheduled"), 0.0
     if not copy.node:
         step, message = MigrationStep.PLACING, "waiting for the scheduler"
-        scheduled = copy.condition("PodScheduled")
         if scheduled is not None and scheduled.reason == "Unschedulable":
             message = f"the copy is unschedulable: {scheduled.message}"
     elif not copy.is_ready:
         step, message = MigrationStep.STARTING, f"waiting for copy {copy.name} to become ready"
+        since_s = scheduled.since_s if scheduled is not None else 0.0
     elif status.step == MigrationStep.SETTLING and status.message:
         return migration  # it waits for its group
     else:
@@ -271,7 +274,8 @@ def with_live_step(
         since_s = ready.since_s if ready is not None else now.timestamp()
         passed_s = min(max(now.timestamp() - since_s, 0.0), rest_s)
         step, message = MigrationStep.SETTLING, f"copy ready, settling {passed_s:.0f}/{rest_s:.0f} s"
-    changed = msgspec.structs.replace(status, step=step, message=message)
+    since = datetime.fromtimestamp(since_s, UTC) if since_s else status.step_since
+    changed = msgspec.structs.replace(status, step=step, message=message, step_since=since)
     return msgspec.structs.replace(migration, status=changed)
 
 
@@ -300,7 +304,7 @@ def source_lost(observation: Observation) -> Transition:
     return Transition(Trigger.SOURCE_LOST, f"{end}: copy {observation.target.name} takes its place")
 
 
-def _settled_at(observation: Observation) -> datetime:
+def settled_at(observation: Observation) -> datetime:
     """Return when the copy is available by minReadySeconds and load balancers have noticed it."""
     assert observation.target is not None
     ready = observation.target.condition("Ready")
@@ -311,7 +315,7 @@ def _settled_at(observation: Observation) -> datetime:
     return since + rest + _TIMESTAMP_RESOLUTION if rest else since
 
 
-def _before_deadline(observation: Observation, moment: datetime) -> datetime:
+def before_deadline(observation: Observation, moment: datetime) -> datetime:
     """Return the moment, which another clock measured, but not after the end of the attempt."""
     return min(moment, observation.now + time_left(observation))
 

@@ -226,7 +226,7 @@ class ConditionUpdate:
 class Transition:
     """A transition in the table: the migration goes on to another step."""
 
-    event: Trigger
+    trigger: Trigger
     message: str = ""
     failure: str = ""
     """The cause in one word, if the transition leads to a rollback."""

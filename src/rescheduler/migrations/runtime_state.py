@@ -118,10 +118,9 @@ class RuntimeStateHolder:
     def update(self, **changes: Any) -> None:
         """Replace fields of the state, then call the subscribers if that changed anything."""
         before = self._current
-        after = replace(before, **changes)
-        if after == before:
+        if all(getattr(before, name) == value for name, value in changes.items()):
             return
-        self._current = after
+        self._current = after = replace(before, **changes)
         for handler in tuple(self._handlers):
             handler(before, after)
 

@@ -21,12 +21,13 @@ from rescheduler.api.podmigration import ConditionType, Handover, Migration, Pod
 from rescheduler.api.well_known_names import SYNC_REQUESTED_ANNOTATION
 from rescheduler.cluster.budget_record import BudgetRecord
 from rescheduler.cluster.pod_constraints import LabelSelector
+from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, Object
 from rescheduler.migrations.copy_manifest import owner_reference_to
 from rescheduler.migrations.effects import EvictSource, RecordEviction, RequestBudgetSync, UnlabelSource
 from rescheduler.migrations.interruptions import interrupted, target_lost, time_left
 from rescheduler.migrations.labels_and_names import MIGRATION_ID_LABEL, is_temporary_budget
-from rescheduler.migrations.make_before_break import copy_gone
+from rescheduler.migrations.make_before_break import before_deadline, copy_gone, settled_at
 from rescheduler.migrations.observation import (
     ConditionUpdate,
     Decision,
@@ -133,9 +134,12 @@ SURPLUS_WOULD_PREEMPT: Final = "SurplusWouldPreempt"
 NO_ROOM: Final = "NoRoomForReplacement"
 """The failure of a migration whose pod would be evicted and find no node."""
 
-_MAX_RECORD_AGE: Final = timedelta(seconds=3)
-"""The longest time between recording an eviction and requesting it: the webhook guards the handover only for
-a few seconds from the record on."""
+_MAX_RECORD_AGE: Final = timedelta(seconds=8)
+"""The longest time between recording an eviction and requesting it: the webhook guards the handover for ten
+seconds from the record on. An API server that answers slowly may need some of them."""
+
+_MAX_PREEMPTING_RECORD_AGE: Final = timedelta(seconds=3)
+"""The same where a surplus pod could preempt others, so that the guard must last until the adoption."""
 
 GUARD_INTERVAL: Final = timedelta(seconds=30)
 """The time between two windows in which the webhook guards a handover of the same migration."""
@@ -152,14 +156,9 @@ def evicting_beside_copy(observation: Observation) -> Decision:
     if lost is not None:
         return _cancel_eviction(observation, lost)
     assert observation.target is not None
-    if not observation.target.is_ready:
+    if (waiting := _copy_was_not_ready(observation, observation.target)) is not None:
         ended = interrupted(observation)
-        if ended is not None:
-            return _cancel_eviction(observation, ended)
-        return Wait(
-            observation.now + time_left(observation),
-            f"waiting for copy {observation.target.name} to be ready again",
-        )
+        return waiting if ended is None else _cancel_eviction(observation, ended)
     decision = evicting(observation)
     if isinstance(decision, Wait) or (
         isinstance(decision, Perform) and isinstance(decision.effect, EvictSource)
@@ -167,6 +166,18 @@ def evicting_beside_copy(observation: Observation) -> Decision:
         assert observation.source is not None
         return (sync_request(observation) if observation.source.is_ready else None) or decision
     return decision
+
+
+def _copy_was_not_ready(observation: Observation, copy: PodRecord) -> Wait | None:
+    """Return the wait for a copy that was not ready while the eviction waited for its budget."""
+    if not copy.is_ready:
+        over_at = observation.now + time_left(observation)
+        return Wait(over_at, f"waiting for copy {copy.name} to be ready again")
+    settled_by = settled_at(observation)
+    if observation.now < settled_by:
+        until = before_deadline(observation, settled_by)
+        return Wait(until, f"copy {copy.name} was not ready, and settles again until {settled_by:%H:%M:%S}")
+    return None
 
 
 def _copy_ended(observation: Observation) -> Transition | None:
@@ -211,7 +222,8 @@ def _record_first(observation: Observation) -> Decision | None:
     requested_at = observation.migration.status.eviction_requested_at
     if requested_at is None or observation.now < requested_at:
         return Perform(RecordEviction())
-    if observation.now - requested_at > _MAX_RECORD_AGE:
+    max_age = _MAX_PREEMPTING_RECORD_AGE if observation.may_preempt else _MAX_RECORD_AGE
+    if observation.now - requested_at > max_age:
         # An eviction that was refused: what depends on the guard waits until it guards again.
         again_at = requested_at + GUARD_INTERVAL
         if observation.may_preempt and observation.now < again_at:

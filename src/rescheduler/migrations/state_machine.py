@@ -74,7 +74,7 @@ def queued(observation: Observation) -> Decision:
     if not observation.source_stands:
         return Transition(Trigger.SOURCE_GONE, "the pod no longer exists", "SourceGone", final=True)
     if (late := deadline_exceeded(observation)) is not None:
-        return replace(late, event=Trigger.REFUSED)
+        return replace(late, trigger=Trigger.REFUSED)
     if observation.is_winding_down and (undone := _cancel_or_release(observation)) is not None:
         return undone
     retry_at = observation.migration.status.retry_at
@@ -90,8 +90,8 @@ def queued(observation: Observation) -> Decision:
 
 def _cancel_or_release(observation: Observation) -> Perform | None:
     """Cancel a queued migration of the program; leave a user's to the next process that executes, without our
-    finalizer."""
-    if observation.migration.spec.strategy != MANUAL:
+    finalizer. That may be a command such as `drain`, which waits for the Lease."""
+    if observation.migration.spec.strategy != MANUAL and not observation.migration.requested_by:
         return Perform(CancelMigration())
     return Perform(RemoveFinalizer()) if FINALIZER in observation.migration.finalizers else None
 
@@ -218,7 +218,7 @@ def advance(observation: Observation, transition: Transition) -> Migration:
     """Return the migration one step further; raise `IllegalTransition` if the table has none for it."""
     migration, now, message = observation.migration, observation.now, _truncated(transition.message)
     before = migration.status
-    step = next_step(handover_of(migration), step_of(migration), transition.event)
+    step = next_step(handover_of(migration), step_of(migration), transition.trigger)
     changes: dict[str, object] = {
         "observed_generation": migration.generation,
         "phase": phase_of(step),
@@ -229,16 +229,13 @@ def advance(observation: Observation, transition: Transition) -> Migration:
     if transition.failure:
         changes |= {"failure": transition.failure, "failure_is_final": transition.final}
     changes |= _status_changes(observation, transition)
-    if transition.event is Trigger.COPY_BOUND and observation.target is not None:
+    if transition.trigger is Trigger.COPY_BOUND and observation.target is not None:
         changes["target_node"] = observation.target.node
     if phase_of(step).is_final:
         changes["finished_at"] = now
     status = msgspec.structs.replace(before, **changes)
-    report = (
-        None
-        if _is_already_handed_over(before, transition.event)
-        else _CONDITION_OF_TRIGGER.get(transition.event)
-    )
+    is_repeated = _is_already_handed_over(before, transition.trigger)
+    report = None if is_repeated else _CONDITION_OF_TRIGGER.get(transition.trigger)
     reports = transition.reports if report is None else (*transition.reports, report)
     return msgspec.structs.replace(migration, status=with_conditions(status, reports, message, now))
 
@@ -298,7 +295,7 @@ def is_checkpoint(before: Migration, after: Migration) -> bool:
 def _status_changes(observation: Observation, transition: Transition) -> dict[str, object]:
     """Return the changes of the status that follow from the event."""
     before = observation.migration.status
-    match transition.event:
+    match transition.trigger:
         case Trigger.APPROVED:
             return _attempt_status(observation)
         case Trigger.COPY_CREATED | Trigger.REPLACED:
@@ -324,7 +321,8 @@ def _status_changes(observation: Observation, transition: Transition) -> dict[st
             return {"failure": "", "failure_is_final": False}
         case Trigger.POSTPONED | Trigger.RETRY:
             return {
-                "retry_at": observation.now + _with_jitter(observation, _pause(observation, transition.event))
+                "retry_at": observation.now
+                + _with_jitter(observation, _pause(observation, transition.trigger))
             }
         case _:
             return {}
@@ -358,9 +356,10 @@ def _controller_reference(workload: WorkloadRecord | None) -> ControllerReferenc
 
 def _source_left_at(observation: Observation) -> datetime:
     """Return when the source ended, as far as that is known."""
-    source = observation.source
+    source, status = observation.source, observation.migration.status
     if source is None:
-        return observation.migration.status.step_since or observation.now
+        # The step may have waited long for a budget before the eviction was requested.
+        return max(filter(None, (status.step_since, status.eviction_requested_at)), default=observation.now)
     if source.deleted_s is None:
         return observation.now
     return datetime.fromtimestamp(source.deleted_s - (source.deletion_grace_s or 0), UTC)

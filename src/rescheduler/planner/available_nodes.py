@@ -1,17 +1,22 @@
-"""The nodes that can take a pod, and the rules that forbid the others."""
+"""The nodes that can take a pod, the best of them, and the rules that forbid the others."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from rescheduler.cluster.snapshot import Flags
+from rescheduler.api.podmigration import Handover
+from rescheduler.cluster.snapshot import Flags, open_nodes
+from rescheduler.config.policy import Policy
 from rescheduler.rules.placement import Placement
 from rescheduler.rules.rule_check import SchedulerRule
+from rescheduler.rules.taint_toleration import LastChoiceNodes, preferred
 
 __all__ = [
     "NodeAvailability",
     "UnavailableNodes",
     "availability_message",
+    "least_loaded_node",
     "node_availability",
 ]
 
@@ -84,3 +89,25 @@ def _example_nodes(each: UnavailableNodes) -> str:
         return ""
     more = ["…"] if len(each.nodes) > _SHOWN else []
     return f" ({'; '.join([*details, *more])})"
+
+
+def least_loaded_node(
+    placement: Placement, row: int, handover: Handover, policy: Policy, has_room_at: Callable[[str], bool]
+) -> str:
+    """Return the least loaded node that can take the pod, if possible without worsening a spread constraint.
+
+    Nodes that are removed soon, or tainted PreferNoSchedule, only if there are no others.
+
+    Nodes to which as many pods move as allowed come last: they would make the move wait.
+    """
+    nodes = placement.snapshot.nodes
+    fits = placement.fits(row, source_stays=handover.source_stays) & open_nodes(placement.snapshot, policy)
+    tolerations = placement.snapshot.pods.records[row].constraints.tolerations
+    last_choice = LastChoiceNodes(placement.snapshot, policy).of(tolerations, balancing=False)
+    candidates = np.flatnonzero(placement.keeping_spread(row, preferred(fits, last_choice)))
+    load = placement.load_with(row, candidates).tolist()
+    _, _, best = min(
+        (not has_room_at(nodes.records[node].name), percent, node)
+        for percent, node in zip(load, candidates.tolist(), strict=True)
+    )
+    return nodes.records[best].name

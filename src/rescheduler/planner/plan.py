@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from rescheduler.api.podmigration import BUILT_IN_TRAITS, Handover
 from rescheduler.cluster.node_record import NodeChange
 from rescheduler.planner.reasons import Reason
+from rescheduler.strategies.strategy_registry import HungStrategy, PluginTimeout
 
 __all__ = [
     "MAX_LISTED_REJECTIONS",
@@ -114,11 +115,12 @@ class RejectionLog:
 def is_fault_of_plugin(strategy: str, error: BaseException) -> bool:
     """Return whether a plugin raised the error. `sys.exit()` in a plugin must not end the daemon.
 
-    A bug in rescheduler is not hidden, and Ctrl-C, which arrives in the main thread, is a user's.
+    A bug in rescheduler is not hidden, and Ctrl-C, which arrives in the main thread, is a user's. If a plugin
+    does not return, the whole plan starts again.
     """
     is_interrupt = isinstance(error, KeyboardInterrupt)
     is_of_user = is_interrupt and threading.current_thread() is threading.main_thread()
-    return strategy not in BUILT_IN_TRAITS and not is_of_user
+    return strategy not in BUILT_IN_TRAITS and not is_of_user and not isinstance(error, PluginTimeout)
 
 
 def strategy_failure(name: str, error: BaseException) -> Rejection:
@@ -129,7 +131,8 @@ def strategy_failure(name: str, error: BaseException) -> Rejection:
         text = str(error).encode(errors="replace").decode()
     except Exception:  # noqa: BLE001 - its own text may raise anything
         text = "(its text can't be read)"
-    detail = f"{name} raised {type(error).__name__}: {text}{at}"
+    said = text if isinstance(error, HungStrategy) else f"raised {type(error).__name__}: {text}{at}"
+    detail = f"{name} {said}"
     return Rejection("", Reason.STRATEGY_FAILED, name, detail[:_MAX_DETAIL])
 
 

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -56,6 +57,7 @@ from rescheduler.planner.waves import order_into_waves
 from rescheduler.rules.placement import Placement
 from rescheduler.strategies.fair_shares import NOTHING_QUEUED, QueuedMigrations
 from rescheduler.strategies.strategy import HotNodeStrategy, Room, Strategy
+from rescheduler.strategies.strategy_registry import calling_plugin, without_hung_plugins
 
 __all__ = [
     "assumed_shutdowns",
@@ -153,6 +155,7 @@ def _loads(snapshot: Snapshot, loads: list[float], has: list[bool]) -> dict[str,
     return {name: load for name, load, there in zip(snapshot.resources, loads, has, strict=True) if there}
 
 
+@without_hung_plugins
 def build_plan(  # noqa: PLR0913 - one per circumstance
     snapshot: Snapshot,
     policy: Policy,
@@ -249,6 +252,7 @@ def _is_of_other_profile(snapshot: Snapshot, policy: Policy, rejection: Rejectio
     )
 
 
+@without_hung_plugins
 def too_hot_nodes(
     snapshot: Snapshot,
     policy: Policy,
@@ -267,7 +271,8 @@ def too_hot_nodes(
     for strategy in strategies:
         if isinstance(strategy, HotNodeStrategy):
             try:
-                flags = strategy.too_hot(PlanView(draft, strategy)).tolist()
+                with calling_plugin(strategy.name) as call:
+                    flags = call(partial(strategy.too_hot, PlanView(draft, strategy))).tolist()
                 hot = [node.name for node, is_hot in zip(nodes, flags, strict=True) if is_hot]
             except BaseException as error:
                 if not is_fault_of_plugin(strategy.name, error):

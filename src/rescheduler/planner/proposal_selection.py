@@ -15,7 +15,7 @@ import numpy as np
 
 from rescheduler.api.podmigration import BUILT_IN_TRAITS, MAX_GROUP_SIZE, MAX_TEXT_LENGTH, traits_of
 from rescheduler.cluster.node_record import NodeChange
-from rescheduler.cluster.snapshot import NO_ROW, Snapshot
+from rescheduler.cluster.snapshot import NO_ROW, Flags, Snapshot
 from rescheduler.cluster.trusted_usage import HotNodeHistory
 from rescheduler.planner.move_sequence import (
     MoveUnit,
@@ -33,10 +33,12 @@ from rescheduler.planner.strategy_view import PlanDraft, PlanView
 from rescheduler.rules.placement import Placement
 from rescheduler.strategies.fair_shares import reserved_slots
 from rescheduler.strategies.strategy import NodeProposal, Proposal, Strategy, View
+from rescheduler.strategies.strategy_registry import PluginCall, PluginTimeout, calling_plugin
 
 __all__ = ["SelectedMoves", "select_moves"]
 
 _END: Final = object()
+_NO_STOPS: Final[Flags] = np.zeros(0, np.bool_)
 
 _ROUNDS = 4
 """The most rounds in which strategies are asked: more than any cluster was seen to need."""
@@ -86,22 +88,26 @@ def _proposals_of(strategy: Strategy, view: View) -> Iterator[Proposal | NodePro
             yield proposal
         return
     left = 2 * (len(snapshot.pods) + len(snapshot.nodes)) + 100
-    proposals = iter(strategy.propose(view))
-    while (proposed := _next_unchanged(proposals, view.placement)) is not _END:
-        left -= 1
-        if left < 0:
-            raise RuntimeError("it proposes the same again and again, and does not end")
-        _validate_proposal(proposed, snapshot)
-        yield proposed
+    with calling_plugin(strategy.name) as call:
+        proposals = call(lambda: iter(strategy.propose(view)))
+        while (proposed := _next_unchanged(call, proposals, view.placement)) is not _END:
+            left -= 1
+            if left < 0:
+                raise RuntimeError("it proposes the same again and again, and does not end")
+            _validate_proposal(proposed, snapshot)
+            yield proposed
 
 
-def _next_unchanged(proposals: Iterator[Any], placement: Placement) -> Any:
+def _next_unchanged(call: PluginCall, proposals: Iterator[Any], placement: Placement) -> Any:
     """Return the next proposal; raise an error if the plugin has moved pods itself, which is undone."""
-    before = placement.position.copy()
+    before, has_returned = placement.position.copy(), True
     try:
-        return next(proposals, _END)
+        return call(lambda: next(proposals, _END))
+    except PluginTimeout:
+        has_returned = False  # it may still move them, and the placement is dropped
+        raise
     finally:
-        moved = np.flatnonzero(placement.position != before).tolist()
+        moved = np.flatnonzero(placement.position != before).tolist() if has_returned else []
         for pod in moved:
             if before[pod] == NO_ROW:
                 placement.remove(pod, int(placement.position[pod]))
@@ -321,11 +327,12 @@ def _sequenced(draft: PlanDraft, view: PlanView, proposal: Proposal) -> list[Mov
     units = _units(draft, view, proposal)
     if (no := _refused_by_groups(draft, view, units)) is not None:
         return no
-    if not all(view.open[proposed.target] for proposed in proposal.moves):
+    if not all(view.is_open(proposed.target) for proposed in proposal.moves):
         return _Refused(Reason.TARGET_UNFIT, "its target is not Ready, is cordoned, or is being emptied")
     if any(draft.placement.position[proposed.pod] == proposed.target for proposed in proposal.moves):
         return _Refused(Reason.TARGET_UNFIT, "it is already there")
-    found = sequence(draft.placement, units, view.stops)
+    # A single unit has nothing to wait for, and all nodes of a large cluster take long to look at.
+    found = sequence(draft.placement, units, view.stops if len(units) > 1 else _NO_STOPS)
     if found is None:
         if len(proposal.moves) == 1:
             return _Refused(Reason.TARGET_UNFIT, "it does not fit there together with the other moves")

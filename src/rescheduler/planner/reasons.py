@@ -328,7 +328,7 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
         "Raise `maxConcurrentMigrations` and `maxReschedulePods` to at least the size of the group.",
     ),
     Reason.STRATEGY_FAILED: (
-        "A strategy that a plugin adds has raised an exception. The other strategies were used.",
+        "A strategy of a plugin has raised an exception, or took too long. The other strategies were used.",
         "Report it to the author of the plugin, update it, or remove it from `enabledStrategies`.",
     ),
     Reason.NAMESPACE_HELD: (

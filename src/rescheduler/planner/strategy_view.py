@@ -170,7 +170,7 @@ class PlanView:
         # What has to leave may go anywhere: the scheduler's rules decide.
         return found if self._urgent else found & self._draft.selected_nodes
 
-    def _is_open(self, node: int) -> bool:
+    def is_open(self, node: int) -> bool:
         """Return `open[node]`, which is cheaper than all of it."""
         draft = self._draft
         is_target = self._urgent or draft.selected_nodes[node]
@@ -316,7 +316,7 @@ class PlanView:
         except ValueError:
             return False
         return (
-            self._is_open(node)
+            self.is_open(node)
             and self.placement.fits_on(pod, node, source_stays=stays)
             and (self._urgent or bool(self.placement.keeps_spread(pod)[node]))
         )

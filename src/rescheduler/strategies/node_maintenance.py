@@ -13,6 +13,7 @@ from rescheduler.cluster.node_record import (
     NodeChange,
     NodeRecord,
     evacuation_of,
+    held_until,
     in_maintenance,
     is_cordoned_by,
     maintenance_requester,
@@ -107,7 +108,11 @@ class NodeMaintenance:
                     leaving.extend(view.placement.pods_on(node))
                 if not record.unschedulable:
                     yield NodeProposal(node, NodeChange.CORDON, why)
-            elif is_cordoned_by(record, self.name) and not view.being_emptied[node]:
+            elif (
+                is_cordoned_by(record, self.name)
+                and not view.being_emptied[node]
+                and self.may_return(view, record)
+            ):
                 yield NodeProposal(node, NodeChange.UNCORDON, f"no longer {self.state}")
         # Also of pods that stay: what keeps them is noted for the plan.
         movable = [pod for pod in leaving if view.may_move(pod)]
@@ -118,12 +123,18 @@ class NodeMaintenance:
         del view
         return self.state if in_maintenance(node) else "", True
 
+    def may_return(self, view: View, node: NodeRecord) -> bool:
+        """Return whether a node that need not be emptied any more is put back into service now."""
+        del view, node
+        return True
+
 
 class Evacuation(NodeMaintenance):
     """Empties nodes that give a signal of `evacuateOn`, in the same way.
 
-    The strategy is active whenever `evacuateOn` has entries; it need not be enabled. If every node gives a
-    signal, it cordons none: nothing could be scheduled any more.
+    The strategy is active whenever `evacuateOn` has entries, or had some and a node is still cordoned for
+    them; it need not be enabled. If every node gives a signal, it cordons none: nothing could be scheduled
+    any more.
     """
 
     name: ClassVar[str] = EVACUATION
@@ -140,6 +151,9 @@ class Evacuation(NodeMaintenance):
             return "", False
         may_move = evacuation.is_urgent or view.policy.in_window(datetime.fromtimestamp(now_s, UTC))
         return f"{self.state}: {evacuation.reason}", may_move
+
+    def may_return(self, view: View, node: NodeRecord) -> bool:
+        return view.snapshot.taken_at_s >= held_until(node, view.snapshot.taken_at_s)
 
 
 def _moves(view: View, leaving: list[int], state: str) -> Iterator[Proposal]:

@@ -3,14 +3,21 @@
 A plugin registers a class as an entry point of the group `rescheduler.strategies`. The name of the entry
 point is the name in the configuration. The class is called once per check, with its arguments if it has a
 model for them (`Args`). A plugin that can't be used takes no part, and the plan says so.
+
+A plugin runs in a thread of its own, so that one that does not return holds up nothing else. Nothing can end
+that thread, and it may still change what it was given: a plan that it has taken part in is dropped.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, ClassVar, Final
+from importlib.metadata import EntryPoint
+from queue import SimpleQueue
+from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
-from rescheduler.api.podmigration import BUILT_IN_TRAITS, EVACUATION, STRATEGY_ENTRY_POINTS
+from rescheduler.api.podmigration import BUILT_IN_TRAITS, EVACUATION, strategy_plugins
 from rescheduler.config.config_validation import BUILT_IN_STRATEGIES, FAILED_PODS, plugin_arguments_of
 from rescheduler.config.policy import Policy
 from rescheduler.strategies.strategy import NodeProposal, Proposal, Strategy, View
@@ -18,10 +25,15 @@ from rescheduler.strategies.strategy import NodeProposal, Proposal, Strategy, Vi
 __all__ = [
     "BrokenStrategy",
     "DuplicateStrategy",
+    "HungStrategy",
+    "PluginCall",
+    "PluginTimeout",
     "UnknownStrategy",
     "UnusableStrategy",
+    "calling_plugin",
     "strategies_of",
     "strategies_of_others",
+    "without_hung_plugins",
 ]
 
 
@@ -60,7 +72,7 @@ def strategies_of(policy: Policy, plugins: Iterable[EntryPoint] | None = None) -
 
     Raises `DuplicateStrategy` or `UnknownStrategy`.
     """
-    added = _by_name(entry_points(group=STRATEGY_ENTRY_POINTS) if plugins is None else plugins)
+    added = _by_name(strategy_plugins() if plugins is None else plugins)
     first = [FAILED_PODS] if policy.failed_pods.enabled else []
     first += [EVACUATION] if policy.evacuate_on else []
     return [_strategy(name, added, policy) for name in (*first, *policy.enabled_strategies)]
@@ -120,9 +132,15 @@ def _unusable(name: str, error: BrokenStrategy) -> Strategy:
 
 def _load_plugin(plugin: EntryPoint, arguments: Mapping[str, Any]) -> Strategy:
     """Load a plugin; report every failure as the fault of the plugin."""
-    try:
+
+    def make() -> Strategy:
         kind = plugin.load()
         made: Strategy = kind(plugin_arguments_of(kind, arguments)) if hasattr(kind, "Args") else kind()
+        return made
+
+    try:
+        with calling_plugin(plugin.name) as call:
+            made: Strategy = call(make)
     except (Exception, SystemExit) as error:
         fault = f"{type(error).__name__}: {error}"
         raise BrokenStrategy(
@@ -141,3 +159,95 @@ def _load_plugin(plugin: EntryPoint, arguments: Mapping[str, Any]) -> Strategy:
 def _origin(plugin: EntryPoint) -> str:
     package = plugin.dist.name if plugin.dist is not None else ""
     return f"{plugin.value} ({package})" if package else plugin.value
+
+
+# -- plugins that don't return
+
+PLUGIN_TIMEOUT_S: Final = 60.0
+"""How long a plugin may compute when it is asked for proposals."""
+
+_hung: Final[set[str]] = set()
+"""The strategies that took longer, for the life of the process: their code does not change before its end."""
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+PluginCall = Callable[[Callable[[], Any]], Any]
+"""Calls the function in the thread of the plugin; returns what it returns, and raises what it raises."""
+
+
+class PluginTimeout(Exception):  # noqa: N818 - says what is wrong
+    """A plugin does not return: start again, without what it may still change."""
+
+
+class HungStrategy(Exception):  # noqa: N818 - says what is wrong
+    """A plugin did not return earlier, and is not asked again."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"took longer than {PLUGIN_TIMEOUT_S:g} s, and is not used until rescheduler is restarted"
+        )
+
+
+@contextlib.contextmanager
+def calling_plugin(name: str) -> Iterator[PluginCall]:
+    """Yield what calls functions of this strategy; if it is a plugin, in a thread, with one timeout for all.
+
+    Raises `HungStrategy`, and a call raises `PluginTimeout`.
+    """
+    if name in BUILT_IN_TRAITS:
+        yield lambda function: function()
+        return
+    if name in _hung:
+        raise HungStrategy
+    calls: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
+    results: SimpleQueue[tuple[Any, BaseException | None] | None] = SimpleQueue()
+    thread = threading.Thread(target=_serve_calls, args=(calls, results), name=name, daemon=True)
+    timer = threading.Timer(PLUGIN_TIMEOUT_S, results.put, (None,))
+    timer.daemon = True
+
+    def call(function: Callable[[], Any]) -> Any:
+        calls.put(function)
+        found = results.get()
+        if found is None:
+            _hung.add(name)
+            raise PluginTimeout(name)
+        result, error = found
+        if error is not None:
+            raise error
+        return result
+
+    thread.start()
+    timer.start()
+    try:
+        yield call
+    finally:
+        timer.cancel()
+        calls.put(None)
+
+
+def without_hung_plugins(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Call the function again if a plugin does not return: from then on it is left out."""
+
+    @functools.wraps(function)
+    def call_again(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        while True:
+            known = len(_hung)
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                # What it still changes may break what is undone on the way here, with any error.
+                if not isinstance(error, PluginTimeout) and len(_hung) == known:
+                    raise
+
+    return call_again
+
+
+def _serve_calls(
+    calls: "SimpleQueue[Callable[[], Any] | None]",
+    results: "SimpleQueue[tuple[Any, BaseException | None] | None]",
+) -> None:
+    while (function := calls.get()) is not None:
+        try:
+            results.put((function(), None))
+        except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
+            results.put((None, error))

@@ -4,7 +4,7 @@ KEP-5683, and by the label."""
 import json
 from typing import Any
 
-from rescheduler.api.well_known_names import MAINTENANCE_LABEL
+from rescheduler.api.well_known_names import EMPTY_CONDITION, MAINTENANCE_LABEL
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import Object, merge_patch, strategic_patch
@@ -79,9 +79,20 @@ async def test_planned_maintenance_is_announced_by_one_condition_and_reported_by
     done = {"$patch": "delete", "type": "MaintenancePlanned"}
     await client.patch(NODES.status, node, strategic_patch({"status": {"conditions": [done]}}))
 
+    async def is_held() -> bool:
+        found = await client.get(NODES, node)
+        empty = found.condition(EMPTY_CONDITION)
+        return found.unschedulable and empty is not None and empty.reason == "SignalGone"
+
+    await eventually(is_held)
+    assert await drain_conditions(client, node) == {}
+    # As if that was more than five minutes ago.
+    earlier = {"type": EMPTY_CONDITION, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    await client.patch(NODES.status, node, strategic_patch({"status": {"conditions": [earlier]}}))
+
     async def in_service() -> bool:
-        is_open = not (await client.get(NODES, node)).unschedulable
-        return is_open and await drain_conditions(client, node) == {}
+        found = await client.get(NODES, node)
+        return not found.unschedulable and found.condition(EMPTY_CONDITION) is None
 
     await eventually(in_service)
 

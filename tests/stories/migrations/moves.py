@@ -34,6 +34,9 @@ class ApprovingRevalidator:
 
     seen: WatchedObjects
 
+    async def prepare(self, _migration: Migration) -> None:
+        pass
+
     def revalidate(self, migration: Migration, has_room_at: Callable[[str], bool]) -> RevalidationResult:
         pod = self.seen.pods.get(migration.pod_key)
         assert pod is not None

@@ -102,6 +102,35 @@ async def test_sibling_that_is_not_ready(make_moves: MakeMoves) -> None:
     assert sibling["metadata"]["name"] not in seen.deleted
 
 
+async def test_a_copy_that_falters_while_the_eviction_waits_settles_again(make_moves: MakeMoves) -> None:
+    """The sibling keeps the budget from allowing the eviction until the copy is ready once more."""
+    moves = await make_moves()
+    sandbox = moves.sandbox
+    await sandbox.deployment(3)
+    await sandbox.budget(maxUnavailable=0)
+    source, _, sibling = await sandbox.pods()
+    target = await sandbox.free_node()
+    away = [{"match": {"node": node_of(sibling)}, "readiness": "never", "startup": "0s"}]
+    sandbox.behave(*away)
+    await moves.until_pods(lambda pods: not ready_since(pods[sibling["metadata"]["name"]]))
+    async with observing(moves.client, sandbox.namespace) as seen:
+        key = await moves.create_migration(source, target)
+        async with moves.executing(settle_time=timedelta(seconds=4)):
+            await moves.until(key, lambda migration: migration.status.step == "Evicting")
+            sandbox.behave(*away, {"match": {"node": target}, "readiness": "never", "startup": "0s"})
+            await moves.copy_of(key, lambda pod: not ready_since(pod))
+            sandbox.behave()
+            again = await moves.copy_of(key, ready_since)
+            migration = await moves.until_finished(key)
+            await moves.until_nothing_left()
+        await sandbox.until_ready(3)
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
+    assert migration.status.handed_over_at is not None
+    since = datetime.fromisoformat(str(ready_since(again))).astimezone(UTC)
+    assert (migration.status.handed_over_at - since).total_seconds() >= 4
+    assert min(seen.ready) >= 2, "the sibling alone was missing"
+
+
 async def test_a_copy_that_finds_no_place_at_all(
     make_moves: MakeMoves, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,7 +162,7 @@ async def test_room_of_a_replacement_is_not_given_away(make_moves: MakeMoves, is
     await sandbox.cordon(target, on=False)
     async with executing(moves) as rescheduler:
 
-        def asked() -> RevalidationResult:
+        async def asked() -> RevalidationResult:
             spec = {
                 "pod": {"name": "other", "uid": other["metadata"]["uid"]},
                 "sourceNode": node_of(other),
@@ -175,9 +175,10 @@ async def test_room_of_a_replacement_is_not_given_away(make_moves: MakeMoves, is
                 "creationTimestamp": other["metadata"]["creationTimestamp"],
             }
             wanted = decode_migration({"metadata": metadata, "spec": spec})
+            await rescheduler.revalidation.prepare(wanted)
             return rescheduler.revalidation.revalidate(wanted)
 
-        assert asked().answer is RevalidationOutcome.APPROVED
+        assert (await asked()).answer is RevalidationOutcome.APPROVED
         key = await moves.create_migration(source, target)
         await moves.until(key, lambda migration: migration.status.step == MigrationStep.REPLACING)
         uid = source["metadata"]["uid"]
@@ -191,7 +192,7 @@ async def test_room_of_a_replacement_is_not_given_away(make_moves: MakeMoves, is
         async with asyncio.timeout(10):
             while (found := pods.get(sandbox.key("web-0"))) is not None and found.uid == uid:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        refused = asked()
+        refused = await asked()
     assert refused.answer is not RevalidationOutcome.APPROVED, refused
 
 

@@ -105,3 +105,36 @@ def test_removing_what_is_not_there_does_nothing():
         remove("nobody")
     made.state.remove_workload("Deployment", "x/nobody")
     assert len(made.snapshot().nodes) == 1
+
+
+@pytest.mark.parametrize("known", [0, 2], ids=["into an empty state", "into one that has some of them"])
+def test_many_pods_at_once_make_the_same_snapshot_as_one_by_one(known):
+    """A first reading fills the columns at once; what was there before is replaced."""
+    made = cluster().node("a").node("b")
+    for number in range(6):
+        made.pod(f"x/p{number}", on="ab"[number % 2], cpu=f"{number}00m")
+    pods = list(made.snapshot().pods.records)
+    at_once, singly = ClusterState(), ClusterState()
+    for state in (at_once, singly):
+        for node in made.snapshot().nodes.records:
+            state.apply_node(node)
+        for pod in pods[:known]:
+            state.apply_pod(pod)
+    at_once.apply_pods(pods)
+    for pod in pods:
+        singly.apply_pod(pod)
+    for state in (at_once, singly):
+        state.remove_pod("x/p3")
+    found, expected = at_once.freeze(NOW), singly.freeze(NOW)
+    assert found.pods.records == expected.pods.records
+    for column in ("node", "requests", "load", "measured", "priority", "pod_class", "ready", "created_s"):
+        assert (getattr(found.pods, column) == getattr(expected.pods, column)).all(), column
+    assert (found.nodes.requested == expected.nodes.requested).all()
+
+
+def test_pods_with_the_same_key_at_once_are_one_pod():
+    made = cluster().node("a").pod("x/p", on="a")
+    (pod,) = made.snapshot().pods.records
+    state = ClusterState()
+    state.apply_pods([pod, pod])
+    assert [each.key for each in state.freeze(NOW).pods.records] == ["x/p"]

@@ -1,5 +1,7 @@
 """Several profiles in one file: what each has for itself, and what is refused."""
 
+from datetime import timedelta
+
 import pytest
 import yaml
 
@@ -133,16 +135,18 @@ def low(number):
     return {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 50 + number}}
 
 
-def descheduler_policy(*selectors, plugins=None):
+def descheduler_policy(*selectors, plugins=None, evictors=({}, {}), **top):
     """By default, each profile has LowNodeUtilization."""
     profiles = []
     for number, labels in enumerate(selectors):
         evictor = {"namespaceLabelSelector": {"matchLabels": labels}} if labels else {}
+        evictor |= evictors[number]
         name, args = ("LowNodeUtilization", low(number)) if plugins is None else plugins[number]
         config = [{"name": "DefaultEvictor", "args": evictor}, {"name": name, "args": args}]
-        enabled = {"balance": {"enabled": [name]}}
+        enabled = {"deschedule" if name == "PodLifeTime" else "balance": {"enabled": [name]}}
         profiles.append({"name": f"p{number}", "pluginConfig": config, "plugins": enabled})
     document = {"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerPolicy", "profiles": profiles}
+    document |= top
     text, notes = convert_descheduler_policy(yaml.safe_dump(document).encode(), "policy.yaml")
     policy = load_content(text.encode(), BUILT_IN_STRATEGIES, source="converted").configuration.policy
     return policy, notes
@@ -166,6 +170,40 @@ def test_profiles_of_the_descheduler_for_other_namespaces_stay_separate():
     assert (first.cpu_threshold, second.cpu_threshold) == (50, 51)
     assert not policy.dry_run
     assert not any("become one" in note for note in notes)
+
+
+def test_separate_profiles_of_the_descheduler_have_arguments_of_their_own():
+    """Nothing is lost, so nothing stops the moves."""
+    ages = [("PodLifeTime", {"maxPodLifeTimeSeconds": hours * 3600}) for hours in (24, 1)]
+    policy, notes = descheduler_policy({"team": "a"}, {"team": "b"}, plugins=ages)
+    lives = [each.pod_life_time.max_pod_life_time for each in policy.every_profile]
+    assert lives == [timedelta(hours=24), timedelta(hours=1)]
+    assert (policy.dry_run, notes) == (False, [])
+
+
+def test_separate_profiles_of_the_descheduler_share_the_limit_of_all():
+    policy, notes = descheduler_policy({"team": "a"}, {"team": "b"}, maxNoOfPodsToEvictTotal=21)
+    assert [each.max_reschedule_pods for each in policy.every_profile] == [10, 10]
+    assert any("equal shares" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "setting", "stops"),
+    [
+        ({"labelSelector": {"matchLabels": {"tier": "web"}}}, {}, "excludedPodSelector", True),
+        ({"priorityThreshold": {"value": 10}}, {"priorityThreshold": {"value": 99}}, "maxPriority", True),
+        ({"minPodAge": "1h"}, {"minPodAge": "1m"}, "minPodAge", True),
+        ({"minReplicas": 3}, {"minReplicas": 2}, "minReplicasForEvict", True),
+        ({"evictLocalStoragePods": True}, {}, "includeLocalStorage", False),
+    ],
+    ids=["labels", "priorities", "ages", "replicas", "local storage"],
+)
+def test_what_one_of_the_profiles_that_become_one_protects_is_not_moved(first, second, setting, stops):
+    """The evictor of one profile would hold for the plugins of the other, too."""
+    policy, notes = descheduler_policy({}, {}, evictors=[first, second])
+    assert any(f"DefaultEvictor differs between profiles: {setting} left out" in note for note in notes)
+    assert policy.dry_run == stops
+    assert not policy.include_local_storage
 
 
 def test_profiles_of_the_descheduler_that_overlap_become_one():

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from rescheduler.cli import main as cli
 from rescheduler.config.policy import Policy
 from rescheduler.config.policy_blocks import settings
-from tools.configuration_reference import main, with_reference
+from tools.configuration_reference import TABLES, main, with_reference
 from tools.generated_section import BEGIN, END
 
 ROOT = Path(__file__).parents[3]
@@ -25,6 +25,19 @@ def test_every_setting_stands_in_the_table():
     document = DOCUMENT.read_text()
     for setting in settings(Policy):
         assert f"| `{setting.name}` |" in document
+
+
+def test_every_block_has_a_table_of_its_own():
+    """Of a block that is only named, a user can't know the settings."""
+
+    def blocks(of):
+        for setting in settings(of):
+            schema = setting.schema.entries or setting.schema
+            if schema.block:
+                yield schema.block
+                yield from blocks(schema.block)
+
+    assert set(blocks(Policy)) <= {block for _, _, block in TABLES}
 
 
 def test_an_outdated_document_is_reported_and_fixed(tmp_path, capsys):

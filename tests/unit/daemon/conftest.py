@@ -223,8 +223,9 @@ async def draining(connect, server):
             await _labels_seen(rescheduler, nodes)
             moves = []
             it = NodeDrain(
-                client, rescheduler.cluster, nodes, runtime=rescheduler.runtime, on_progress=moves.append
-            )
+                client, rescheduler.cluster, nodes, runtime=rescheduler.runtime, on_progress=moves.append,
+                requested_by="ann",
+            )  # fmt: skip
             it.moves = moves
             it.rescheduler = rescheduler
             yield it

@@ -35,11 +35,11 @@ POLICY = Policy(
 
 @pytest.fixture
 def made(connect, server):
-    def rescheduler(name="me", policy=POLICY, **more):
+    def rescheduler(name="me", policy=POLICY, client=None, **more):
         configuration = Configuration(policy=policy, leader_election=LeaderElection())
         return Rescheduler(
-            connect(), configuration, lease_at=LEASE, now=server.clock.now, me=name, **more
-        )  # fmt: skip
+            client or connect(), configuration, lease_at=LEASE, now=server.clock.now, me=name, **more
+        )
 
     return rescheduler
 
@@ -375,6 +375,29 @@ async def test_two_that_are_approved_in_one_moment_both_find_room(make_moves, ma
         answers = [rescheduler.revalidation.revalidate(each) for each in requested]
     assert [each.answer for each in answers] == [RevalidationOutcome.APPROVED, RevalidationOutcome.REFUSED]
     assert "Insufficient cpu" in answers[1].message
+
+
+async def test_a_node_that_is_cordoned_while_the_finalizer_is_added_is_no_target(
+    make_moves, made, server, connect
+):
+    """A PodMigration that you create has no finalizer. A server that is busy may need seconds to add it: what
+    was known before does not count any more."""
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(1)
+    (pod,) = await moves.sandbox.pods()
+    target = await moves.sandbox.free_node()
+    answer = server.handle
+
+    async def slowly(method, request, headers, body):
+        if method == "PATCH" and "/podmigrations/" in request:
+            await moves.sandbox.cordon(target)
+            await asyncio.sleep(5)
+        return await answer(method, request, headers, body)
+
+    rescheduler = made(client=connect(slowly))
+    async with rescheduler.watching(), rescheduler.executing():
+        found = await moves.until_finished(await moves.create_migration(pod, target, held=False))
+    assert (found.status.phase, found.status.attempts) == (MigrationPhase.FAILED, 0), "nothing was touched"
 
 
 async def test_a_node_that_is_cordoned_meanwhile_is_no_target(make_moves, made, client):

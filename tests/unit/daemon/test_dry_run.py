@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rescheduler.api.daemon_status import DaemonStatus, DryRunEvidence, SpreadChange
-from rescheduler.api.podmigration import Handover
+from rescheduler.api.podmigration import Handover, MigrationPhase
 from rescheduler.daemon.metrics import Metrics
 from rescheduler.daemon.periodic_checks import DryRunTally
 from rescheduler.kube.api_resources import LEASES
 from rescheduler.planner.plan import Move, NodeLoadChange, Plan
 from tests.building import cluster as built
+from tests.stories.sandbox import node_of
 from tests.unit.cli.live_cluster import write_config
 from tests.unit.daemon.test_metrics import check, value
 
@@ -77,6 +78,91 @@ async def test_one_of_two_replicas_reports_and_the_other_continues_its_count(cro
     await second.until_checked(1)
     assert second.received.checks[-1].dry_run.since == before.since
     assert second.received.checks[-1].dry_run.moves == before.moves
+
+
+async def test_it_finishes_what_an_earlier_daemon_has_begun_and_releases_the_lease(
+    make_moves, start, client, eventually
+):
+    """An upgrade installs a dry run: a pod that is being moved must not keep its copy for ever."""
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(2)
+    moves.sandbox.behave({"startup": "60s"})
+    earlier = await start("earlier")
+    first, second = await moves.sandbox.pods()
+    target = await moves.sandbox.free_node()
+    begun = await moves.create_migration(first, target)
+    await moves.until(begun, lambda migration: migration.status.phase is MigrationPhase.IN_PROGRESS)
+    await earlier.end()
+    later = await start("later", dry_run=True)
+    waiting = await moves.create_migration(second, target)
+    migration = await moves.until_finished(begun)
+    assert migration.status.phase is MigrationPhase.COMPLETED
+
+    async def is_released():
+        return not (await client.get(LEASES, "default/rescheduler"))["spec"]["holderIdentity"]
+
+    await eventually(is_released)
+    await later.until_checked(3)
+    left = await moves.until(waiting, lambda migration: True)
+    assert left.status.phase is MigrationPhase.PENDING, "nothing new is begun"
+    assert left.finalizers == ()
+
+
+async def test_it_leaves_to_others_what_they_execute(make_moves, start, client):
+    """A command such as `drain` may execute beside a dry run for hours."""
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(1)
+    moves.sandbox.behave({"startup": "60s"})
+    other = await start("other")
+    (pod,) = await moves.sandbox.pods()
+    begun = await moves.create_migration(pod, await moves.sandbox.free_node())
+    await moves.until(begun, lambda migration: migration.status.phase is MigrationPhase.IN_PROGRESS)
+    reporting = await start("reporting", dry_run=True)
+    await reporting.until_checked(2)
+    assert (await moves.until_finished(begun)).status.phase is MigrationPhase.COMPLETED
+    assert {target for _, target in reporting.line.writes if not is_report(target)} == set()
+    await other.end()
+
+
+async def test_a_drain_that_starts_while_it_finishes_a_move_is_not_cancelled(
+    make_moves, start, draining, migrations
+):
+    """The dry run holds the Lease until the pod that an earlier daemon moved has arrived. The drain waits for
+    its turn, and then makes its moves itself."""
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(2)
+    first, second = await moves.sandbox.pods()
+    moves.sandbox.behave({"startup": "90s"})
+    earlier = await start("earlier")
+    begun = await moves.create_migration(first, await moves.sandbox.free_node())
+    await moves.until(begun, lambda migration: migration.status.phase is MigrationPhase.IN_PROGRESS)
+    await earlier.end()
+    finishing = await start("finishing", dry_run=True)
+    await finishing.until(lambda: finishing.daemon.rescheduler.lease.is_held)
+    async with draining(node_of(second)) as it:
+        assert it.rescheduler.lease.holder == "finishing"
+        (state,) = [states async for states in it.states(wait=False)][-1]
+    assert state.left == 0
+    assert [each.status.phase for each in await migrations()] == [MigrationPhase.COMPLETED] * 2
+    assert not [target for method, target in finishing.line.writes if method == "DELETE"]
+
+
+async def test_a_dry_run_that_ends_while_it_finishes_a_move_leads_at_once(make_moves, start, tmp_path):
+    """Else failing pods, evictions and signals of nodes would wait for the move, and for every later one."""
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(1)
+    (pod,) = await moves.sandbox.pods()
+    moves.sandbox.behave({"startup": "100s"})
+    earlier = await start("earlier")
+    begun = await moves.create_migration(pod, await moves.sandbox.free_node())
+    await moves.until(begun, lambda migration: migration.status.phase is MigrationPhase.IN_PROGRESS)
+    await earlier.end()
+    file = write_config(tmp_path / "config.yaml", dryRun=True)
+    later = await start("later", dry_run=True, file=file)
+    await later.until(lambda: later.daemon.rescheduler.lease.is_held)
+    write_config(file, dryRun=False)
+    await later.until(lambda: later.received.led == [True], 60)
+    assert (await moves.until_finished(begun)).status.phase is MigrationPhase.COMPLETED
 
 
 async def test_the_evidence_ends_when_pods_are_moved(crowd, start, status, tmp_path, eventually):

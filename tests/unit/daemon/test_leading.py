@@ -132,6 +132,18 @@ async def test_a_read_only_dry_run_plans_and_writes_nothing_at_all(crowd, start,
     ).items == []
 
 
+async def test_the_first_check_is_logged_even_if_nothing_is_to_be_moved(make_moves, start, caplog):
+    """Whoever starts it for the first time sees that it works; later checks without news are not logged."""
+    await make_moves(2)
+    caplog.set_level("INFO", "rescheduler")
+    running = await start(dry_run=True, read_only=True)
+    await running.until_checked(3)
+    await running.end()
+    assert [record.message for record in caplog.records if getattr(record, "event", "") == "CheckDone"] == [
+        "0 moves planned"
+    ]
+
+
 async def test_a_dry_run_says_from_the_first_check_on_what_is_hot(crowd, start, caplog):
     """By usage, pods move only after several checks: until then, silence would look like a broken daemon."""
     await crowd(pods=4)

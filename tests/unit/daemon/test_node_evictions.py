@@ -1,15 +1,20 @@
 """Nodes that give a signal are emptied at once; what is left at their deadline, and virtual machines, are
 evicted without a move."""
 
+import asyncio
+import itertools
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from kubesim.apiserver.api_messages import object_response
+from kubevalues import parse_selector
 from rescheduler.api.well_known_names import EMPTY_CONDITION, MAINTENANCE_LABEL
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.config.policy_blocks import EvacuationSignal
-from rescheduler.kube.api_resources import EVENTS, merge_patch
+from rescheduler.config.profiles import profiled
+from rescheduler.kube.api_resources import EVENTS, merge_patch, strategic_patch
 from tests.stories.sandbox import node_of
 
 HOUR = timedelta(hours=1)
@@ -89,7 +94,7 @@ async def test_a_pod_without_a_target_is_evicted_at_the_deadline_and_not_before(
 
 
 async def test_a_node_whose_interruption_was_a_false_alarm_keeps_its_pods(
-    make_moves, start, client, eventually
+    make_moves, start, client, eventually, reasons
 ):
     moves = await make_moves(2)
     await moves.sandbox.deployment(1)
@@ -104,9 +109,80 @@ async def test_a_node_whose_interruption_was_a_false_alarm_keeps_its_pods(
 
     await eventually(is_cordoned)
     await interrupt(client, source, on=False)
-    await running.until_checked(len(running.received.checks) + 8)
+    await eventually(lambda: _has(reasons, source, "MaintenanceSignalGone"))
+    await running.until_checked(len(running.received.checks) + 12)
     assert await names_on(client, source) == [pod["metadata"]["name"]]
     assert not await is_cordoned()
+
+
+DEADLOCK = EvacuationSignal(condition="KernelDeadlock", deadline=timedelta(minutes=2))
+
+
+async def deadlock(client, node, *, on=True):
+    condition = {"type": "KernelDeadlock", "status": str(on)}
+    await client.patch(NODES.status, node, strategic_patch({"status": {"conditions": [condition]}}))
+
+
+@pytest.mark.parametrize(
+    ("signal", "give"), [(SPOT, interrupt), (DEADLOCK, deadlock)], ids=["a taint", "a condition"]
+)
+async def test_a_signal_that_comes_and_goes_cordons_its_node_once(
+    make_moves, start, client, migrations, eventually, signal, give
+):
+    """While LoadBalancing fills nodes that are in service. First every 2 s, then with enough time between for
+    a check that finds no signal."""
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(4)
+    source = node_of((await moves.sandbox.until_ready(4))[0])
+    running = await start(
+        enabled_strategies=("LoadBalancing",), imbalance_threshold=5.0, evacuate_on=(signal,)
+    )
+    await running.until_checked(1)
+    schedulable = []
+    running.daemon.rescheduler.watched.nodes.subscribe(
+        lambda _old, new: new and new.name == source and schedulable.append(not new.unschedulable)
+    )
+    for on_s, off_s, times in ((2, 2, 45), (5, 40, 20)):
+        before = len(running.received.checks)
+        for _ in range(times):
+            await give(client, source)
+            await asyncio.sleep(on_s)
+            await give(client, source, on=False)
+            await asyncio.sleep(off_s)
+        minutes = (on_s + off_s) * times / 60
+        assert len(running.received.checks) - before < 7 * minutes, "checks don't follow on each other"
+    changes = [each for each, _ in itertools.groupby(schedulable)]
+    assert changes in ([False], [True, False]), "cordoned once"
+    pods = [each.spec.pod.name for each in await migrations() if each.spec.source_node == source]
+    assert len(pods) == len(set(pods)) <= 4
+    assert not any(each.target_node == source for each in await migrations())
+    await eventually(lambda: _is_in_service(client, source), 400)
+
+
+async def _is_in_service(client, name):
+    node = await client.get(NODES, name)
+    return not node.unschedulable and node.condition(EMPTY_CONDITION) is None
+
+
+@pytest.mark.parametrize("pools", [(), ("other", "its-own")], ids=["", "and the node is of another profile"])
+async def test_a_node_is_in_service_again_when_no_signals_are_configured_any_more(
+    make_moves, start, client, eventually, pools
+):
+    (node, _) = (await make_moves(2)).sandbox.nodes
+    await client.patch(NODES, node, merge_patch({"metadata": {"labels": {"pool": "its-own"}}}))
+    first = await start(enabled_strategies=(), evacuate_on=(SPOT,))
+    await first.until_checked(1)
+    await interrupt(client, node)
+    await first.until(lambda: first.daemon.rescheduler.watched.nodes.get(node).unschedulable)
+    await first.end()
+    second = await start(enabled_strategies=())
+    of_pool = [
+        replace(second.daemon.runtime.current.policy, node_selector=parse_selector(f"pool={each}"))
+        for each in pools
+    ]
+    if of_pool:
+        second.daemon.runtime.update(policy=profiled(of_pool[0], of_pool[1:]))
+    await eventually(lambda: _is_in_service(client, node), 500)
 
 
 async def test_a_budget_holds_at_the_deadline(make_moves, start, client, eventually, server, reasons):
@@ -146,12 +222,10 @@ async def test_a_signal_that_ends_during_a_move_leaves_nothing_behind(
         await start("other", **policy)
 
     async def is_over():
-        found = await migrations()
-        node = await client.get(NODES, source)
-        return all(each.is_finished for each in found) and not node.unschedulable
+        is_in_service = await _is_in_service(client, source)
+        return is_in_service and all(each.is_finished for each in await migrations())
 
-    await eventually(is_over, 300)
-    assert (await client.get(NODES, source)).condition(EMPTY_CONDITION) is None
+    await eventually(is_over, 500)
     await moves.sandbox.until_ready(1)
     await moves.until_nothing_left()
 

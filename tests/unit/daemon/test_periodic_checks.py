@@ -2,12 +2,17 @@
 
 import asyncio
 import random
+import sys
+import threading
 from collections import Counter
 from datetime import timedelta
+from importlib.metadata import EntryPoint, EntryPoints
 
+from rescheduler.api.podmigration import STRATEGY_ENTRY_POINTS
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.usage_readings import UsageReading, UsageReadings
 from rescheduler.config.policy import UsageSource
+from rescheduler.strategies import strategy_registry
 from tests.stories.sandbox import node_of
 from tests.unit.daemon.conftest import INTERVAL_S
 
@@ -158,3 +163,34 @@ async def test_fifty_checks_with_random_usage_settle_and_stay_settled(
         nodes_visited = been.pop(each.spec.pod.uid, [each.spec.source_node])
         assert each.target_node not in nodes_visited, f"{each.pod_key} comes back: {nodes_visited}"
         been[each.status.target_pod.uid] = [*nodes_visited, each.target_node]
+
+
+class Endless:
+    """A strategy of a plugin that waits for what never comes."""
+
+    name = "Endless"
+
+    def propose(self, view):
+        threading.Event().wait()
+        yield
+
+
+async def test_a_plugin_that_does_not_return_holds_up_one_check_only(
+    make_moves, start, monkeypatch, status, eventually
+):
+    monkeypatch.setitem(sys.modules, "endless_plugin", sys.modules[__name__])
+    plugins = EntryPoints([EntryPoint("Endless", "endless_plugin:Endless", STRATEGY_ENTRY_POINTS)])
+    monkeypatch.setattr(strategy_registry, "strategy_plugins", lambda: plugins)
+    monkeypatch.setattr(strategy_registry, "PLUGIN_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(strategy_registry, "_hung", set())
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(2)
+    running = await start(enabled_strategies=("Endless", "LoadBalancing"))
+    await running.until_checked(3)
+    assert all(each.plan.refused_counts["StrategyFailed"] == 1 for each in running.received.checks)
+
+    async def is_reported():
+        found = await status()
+        return found is not None and found.last_check and found.last_check.refused.get("StrategyFailed")
+
+    await eventually(is_reported)

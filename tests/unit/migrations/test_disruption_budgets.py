@@ -15,7 +15,7 @@ from rescheduler.migrations import effects, labels_and_names
 from rescheduler.migrations.observation import Perform, Wait
 from rescheduler.migrations.state_machine import decide
 from rescheduler.migrations.transition_table import MigrationStep
-from tests.unit.migrations.observations import NOW, copy, migration, observation, pod
+from tests.unit.migrations.observations import NOW, POLICY, copy, migration, observation, pod
 
 WHY = 'no matches for kind "PodMigration" in version "rescheduler.dev/v1alpha1"'
 BUDGET = BudgetRecord(
@@ -38,6 +38,7 @@ def seen(at_s=0, asked="", step=MigrationStep.EVICTING, **more):
         migration(step, status={"eviction_requested_at": now}),
         target=msgspec.structs.replace(target, annotations=reported),
         budgets=(BUDGET,),
+        policy=replace(POLICY, settle_time=timedelta()),
         now=now,
         **more,
     )

@@ -100,8 +100,8 @@ def test_the_webhook_is_given_a_moment_to_observe_it_before_the_eviction():
         return decide(observation(moving, owner=replica_set(replicas=1), is_steered=steered, now=now))
 
     assert seen(0.5, steered=True).until == NOW + timedelta(seconds=1)
-    assert seen(1, steered=True).event is Trigger.PROTECTED
-    assert seen(0.5, steered=False).event is Trigger.PROTECTED
+    assert seen(1, steered=True).trigger is Trigger.PROTECTED
+    assert seen(0.5, steered=False).trigger is Trigger.PROTECTED
 
 
 # -- what becomes of it
@@ -139,7 +139,7 @@ def test_an_unsteerable_replacement_is_removed():
 def test_it_is_not_waited_for_for_ever():
     decision = at(600, target=made("slow"))
     assert isinstance(decision, Transition)
-    assert decision.event is Trigger.UNREPLACED
+    assert decision.trigger is Trigger.UNREPLACED
 
 
 @pytest.mark.parametrize("ahead", [-900, 900], ids=["ours is behind", "ours is ahead"])
@@ -158,12 +158,12 @@ def test_it_is_awaited_for_as_long_as_configured_when_the_clocks_differ(ahead):
         return decide(observation(moving, source=None, now=moment, target=made("slow")))
 
     assert isinstance(after(599), Wait)
-    assert after(600).event is Trigger.UNREPLACED
+    assert after(600).trigger is Trigger.UNREPLACED
 
 
 def test_ready_is_ready_wherever_it_is():
     on_target, elsewhere = at(5, target=pod("b", "b", node="new")), at(5, target=pod("b", "b", node="other"))
-    assert on_target.event is elsewhere.event is Trigger.REPLACED
+    assert on_target.trigger is elsewhere.trigger is Trigger.REPLACED
     assert on_target.reports[0].holds
     assert not elsewhere.reports[0].holds
 
@@ -173,7 +173,7 @@ def test_back_on_the_source_is_missed_and_elsewhere_is_not():
 
     def end(node):
         moving = migration(MigrationStep.RELEASING, Handover.EVICT)
-        return decide(observation(moving, source=None, target=pod("b", "b", node=node, **released))).event
+        return decide(observation(moving, source=None, target=pod("b", "b", node=node, **released))).trigger
 
     assert end("old") is Trigger.MISSED
     assert end("other") is Trigger.RELEASED
@@ -204,10 +204,10 @@ def scaled(kind="StatefulSet", **more):
 )
 def test_a_replacement_that_is_no_longer_wanted_is_not_waited_for(owner, comes):
     decision = scaled(**owner)
-    assert isinstance(decision, Wait) if comes else decision.event is Trigger.UNREPLACED
+    assert isinstance(decision, Wait) if comes else decision.trigger is Trigger.UNREPLACED
 
 
 def test_the_end_says_that_it_was_scaled_down():
     moving = migration(MigrationStep.RELEASING, Handover.EVICT)
     decision = decide(observation(moving, source=None, owner=replica_set(replicas=0)))
-    assert (decision.event, decision.failure) == (Trigger.MISSED, "ScaledDown")
+    assert (decision.trigger, decision.failure) == (Trigger.MISSED, "ScaledDown")

@@ -70,4 +70,4 @@ def test_a_copy_ends_with_the_errors_that_fail_a_pod(reason, ends):
     decision = decide(observation(migration(MigrationStep.STARTING), source=pod(marked=True), target=target))
     assert isinstance(decision, Transition) is ends
     if ends:
-        assert decision.event is Trigger.COPY_FAILING
+        assert decision.trigger is Trigger.COPY_FAILING

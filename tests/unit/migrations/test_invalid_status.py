@@ -141,6 +141,12 @@ def test_a_manual_move_waits_without_finalizer_in_a_dry_run():
     assert isinstance(decide(observation(free, is_winding_down=True, has_turn=False)), Wait)
 
 
+def test_a_queued_move_of_a_command_is_left_to_it_in_a_dry_run():
+    """`apply` and `drain` have the strategies of the program, and wait for the Lease."""
+    moving = msgspec.structs.replace(migration(), requested_by="ann")
+    assert decide(observation(moving, is_winding_down=True, has_turn=False)) == Perform(RemoveFinalizer())
+
+
 def test_what_is_under_way_is_not_cancelled():
     decision = decide(
         observation(migration(MigrationStep.STARTING), target=copy(ready=False), is_winding_down=True)

@@ -31,28 +31,28 @@ def test_a_copy_that_keeps_crashing_has_failed():
     made = copy(ready=False, **crashing(POLICY.failed_pods.restart_threshold))
     decision = decide(observation(recovering(MigrationStep.STARTING), target=made))
     assert isinstance(decision, Transition)
-    assert (decision.event, decision.failure) == (Trigger.COPY_FAILING, "CopyFailing")
+    assert (decision.trigger, decision.failure) == (Trigger.COPY_FAILING, "CopyFailing")
 
 
 def test_the_same_target_is_not_tried_again():
     undone = recovering(MigrationStep.ROLLING_BACK, status={"failure": "CopyFailing"})
     decision = decide(observation(undone, source=pod()))
     assert isinstance(decision, Transition)
-    assert decision.event is Trigger.GIVE_UP
+    assert decision.trigger is Trigger.GIVE_UP
 
 
 @pytest.mark.parametrize(
-    ("restarts", "event"),
+    ("restarts", "trigger"),
     [
         pytest.param(1, None, id="is waited for while it may come"),
         pytest.param(5, Trigger.UNREPLACED, id="is not waited for once it keeps failing"),
     ],
 )
-def test_a_replacement(restarts, event):
+def test_a_replacement(restarts, trigger):
     moving = recovering(MigrationStep.REPLACING, Handover.EVICT, status={"handed_over_at": NOW})
     replacement = pod("web-1-b", "new-uid", node="new", ready=False, **crashing(restarts))
     decision = decide(observation(moving, source=None, target=replacement))
-    assert getattr(decision, "event", None) is event
+    assert getattr(decision, "trigger", None) is trigger
 
 
 def test_a_job_s_replacement_that_is_done_already_was_ready():
@@ -60,4 +60,4 @@ def test_a_job_s_replacement_that_is_done_already_was_ready():
     done = pod("web-1-b", "new-uid", node="new", ready=False, phase="Succeeded")
     decision = decide(observation(moving, source=None, target=done))
     assert isinstance(decision, Transition)
-    assert decision.event is Trigger.REPLACED
+    assert decision.trigger is Trigger.REPLACED

@@ -53,7 +53,7 @@ class TestTheDeadline:
         late = observation(moving, policy=POLICY, has_turn=False, source=pod(), now=moving.created + DEADLINE)
         ended = decide(late)
         assert isinstance(ended, Transition)
-        assert (ended.event, ended.failure, ended.final) == (Trigger.REFUSED, DEADLINE_EXCEEDED, True)
+        assert (ended.trigger, ended.failure, ended.final) == (Trigger.REFUSED, DEADLINE_EXCEEDED, True)
         assert advance(late, ended).is_finished
 
     def test_rolls_a_running_move_back_for_good(self):
@@ -61,7 +61,7 @@ class TestTheDeadline:
         late = observation(moving, policy=POLICY, target=copy(ready=False), now=moving.created + DEADLINE)
         ended = decide(late)
         assert isinstance(ended, Transition)
-        assert (ended.event, ended.failure, ended.final) == (Trigger.TIMED_OUT, DEADLINE_EXCEEDED, True)
+        assert (ended.trigger, ended.failure, ended.final) == (Trigger.TIMED_OUT, DEADLINE_EXCEEDED, True)
 
     def test_limits_the_time_of_an_attempt(self):
         moving = on_eviction(MigrationStep.STARTING, target="new")
@@ -99,14 +99,14 @@ class TestWithoutRoom:
         seen = observation(on_eviction(MigrationStep.PLACING), target=copy(node="third", ready=False))
         bound = decide(seen)
         assert isinstance(bound, Transition)
-        assert bound.event is Trigger.COPY_BOUND
+        assert bound.trigger is Trigger.COPY_BOUND
         assert advance(seen, bound).target_node == "third"
 
     def test_the_source_node_is_not(self):
         seen = observation(on_eviction(MigrationStep.PLACING), target=copy(node="old", ready=False))
         decision = decide(seen)
         assert isinstance(decision, Transition)
-        assert decision.event is Trigger.COPY_MISPLACED
+        assert decision.trigger is Trigger.COPY_MISPLACED
 
 
 def on_karpenters_node(step, *, annotations=None, **more):

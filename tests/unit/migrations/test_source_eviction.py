@@ -9,12 +9,22 @@ import pytest
 from rescheduler.api.podmigration import Handover
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.pod_constraints import SchedulingConstraints, Toleration
+from rescheduler.cluster.pod_record import PodCondition
 from rescheduler.migrations import effects
 from rescheduler.migrations.observation import Perform, Transition, Wait
 from rescheduler.migrations.source_eviction import depends_on_webhook, evicting, with_eviction_requested
-from rescheduler.migrations.state_machine import decide
+from rescheduler.migrations.state_machine import advance, decide
 from rescheduler.migrations.transition_table import MigrationStep
-from tests.unit.migrations.observations import LATER, NOW, copy, migration, node, observation, pod
+from tests.unit.migrations.observations import (
+    LATER,
+    NOW,
+    copy,
+    migration,
+    node,
+    observation,
+    pod,
+    replica_set,
+)
 
 VICTIMS = "shop/db-0 on n3"
 
@@ -27,8 +37,8 @@ def at_eviction(**more):
     ("after_s", "effect"),
     [
         pytest.param(0, effects.EvictSource, id="in a quiet move, that of the step will do"),
-        pytest.param(3, effects.EvictSource, id="a few seconds later, too"),
-        pytest.param(4, effects.RecordEviction, id="after waiting for a budget, it is recorded again"),
+        pytest.param(8, effects.EvictSource, id="eight seconds later, if the API server is slow, too"),
+        pytest.param(9, effects.RecordEviction, id="after waiting for a budget, it is recorded again"),
         pytest.param(-1, effects.RecordEviction, id="nor does one count that is still to come"),
     ],
 )
@@ -110,3 +120,45 @@ def test_a_refused_eviction_that_depends_on_the_guard_waits_until_it_guards_agai
     assert isinstance(decision, Wait) is waits
     if not waits:
         assert type(decision.effect) is effects.RecordEviction
+
+
+@pytest.mark.parametrize("handover", [Handover.ADOPT, Handover.COPY])
+@pytest.mark.parametrize(
+    ("min_ready_s", "ready_for_s", "evicts"),
+    [
+        pytest.param(0, 10, False, id="within settleTime"),
+        pytest.param(0, 11, True, id="after settleTime"),
+        pytest.param(60, 60, False, id="within minReadySeconds"),
+        pytest.param(60, 61, True, id="after minReadySeconds"),
+    ],
+)
+def test_a_copy_that_was_not_ready_meanwhile_settles_again(handover, min_ready_s, ready_for_s, evicts):
+    """The eviction waited for its budget, and the copy was not ready in between: the budget counts it as soon
+    as it is ready, load balancers and the Deployment do not."""
+    ready_at = LATER + timedelta(seconds=20)
+    conditions = (PodCondition("Ready", "True", since_s=int(ready_at.timestamp())),)
+    now = ready_at + timedelta(seconds=ready_for_s)
+    owner = None if handover is Handover.COPY else replica_set(min_ready_s=min_ready_s)
+    bare, owners = ({"owner": None}, {"owners": ()}) if owner is None else ({}, {})
+    moving = migration(MigrationStep.EVICTING, handover, status={"eviction_requested_at": now}, **bare)
+    serving = msgspec.structs.replace(copy(), conditions=conditions)
+    decision = decide(
+        observation(moving, source=pod(marked=True, **owners), target=serving, owner=owner, now=now)
+    )
+    if evicts or (handover is Handover.COPY and ready_for_s > 10):
+        assert isinstance(decision, Perform)
+        assert type(decision.effect) is effects.EvictSource
+    else:
+        assert isinstance(decision, Wait)
+        rest = max(min_ready_s if owner is not None else 0, 10)
+        assert decision.until == ready_at + timedelta(seconds=rest + 1)
+
+
+def test_the_source_left_after_the_eviction_was_requested_at_the_earliest():
+    """It may have waited long for its budget, and is gone before its deletion was observed."""
+    requested_at = LATER + timedelta(minutes=5)
+    moving = migration(MigrationStep.EVICTING, status={"eviction_requested_at": requested_at})
+    seen = observation(moving, source=None, target=copy(), now=requested_at + timedelta(seconds=1))
+    decision = decide(seen)
+    assert isinstance(decision, Transition)
+    assert advance(seen, decision).status.handed_over_at == requested_at

@@ -109,7 +109,7 @@ def test_whatever_is_seen_the_table_knows_what_follows(seen):
         assert (
             step_of(after)
             is TRANSITIONS[seen.migration.status.handover or Handover.AUTO][
-                step_of(seen.migration), decision.event
+                step_of(seen.migration), decision.trigger
             ]
         )
 
@@ -236,7 +236,7 @@ LOCKED_POD = pod(labels={MIGRATION_ID_LABEL: "other"})
 def test_what_happened(step, more, event):
     decision = decide(observation(migration(step), **more))
     assert isinstance(decision, Transition)
-    assert decision.event is event
+    assert decision.trigger is event
 
 
 def test_no_source_is_evicted_beside_a_copy_that_is_no_longer_ready():
@@ -275,9 +275,9 @@ def test_a_migration_is_settled_when_available_and_noticed():
     assert decide(seen).until == NOW + timedelta(seconds=61)
     early = replace(seen, owner=replica_set(), now=NOW + timedelta(seconds=10))
     assert decide(early).until == NOW + timedelta(seconds=11), "ready at 0.9 s is reported as ready at 0"
-    assert decide(replace(early, now=NOW + timedelta(seconds=11))).event is Trigger.SETTLED
+    assert decide(replace(early, now=NOW + timedelta(seconds=11))).trigger is Trigger.SETTLED
     at_once = replace(early, policy=replace(POLICY, settle_time=timedelta()), now=NOW)
-    assert decide(at_once).event is Trigger.SETTLED
+    assert decide(at_once).trigger is Trigger.SETTLED
 
 
 def test_members_of_a_group_are_handed_over_together():
@@ -287,9 +287,9 @@ def test_members_of_a_group_are_handed_over_together():
     seen = observation(grouped, target=copy(), group=(grouped, other))
     assert isinstance(decide(seen), Wait)
     settled = with_group(migration(Step.SETTLING, key="shop/other"))
-    assert decide(replace(seen, group=(grouped, settled))).event is Trigger.SETTLED
+    assert decide(replace(seen, group=(grouped, settled))).trigger is Trigger.SETTLED
     failed = with_group(migration(Step.FAILED, key="shop/other"))
-    assert decide(replace(seen, group=(grouped, failed))).event is Trigger.PARTNER_FAILED
+    assert decide(replace(seen, group=(grouped, failed))).trigger is Trigger.PARTNER_FAILED
 
 
 def with_group(moving):

@@ -111,12 +111,43 @@ def test_a_cordon_of_another_client_outlasts_the_signal():
     assert planned(cluster().node("a", cordoned=True).node("b")).changes == ()
 
 
-def test_a_node_is_opened_again_when_the_signal_is_gone():
-    annotations = {CORDONED_BY_ANNOTATION: "Evacuation"}
-    made = cluster().node("back", cordoned=True, annotations=annotations)
-    made.node("still", cordoned=True, annotations=annotations, **INTERRUPTED)
-    made.node("kept", cordoned=True, annotations=annotations, labels={MAINTENANCE_LABEL: "true"})
+OURS = {CORDONED_BY_ANNOTATION: "Evacuation"}
+
+
+def gone_since(moment):
+    return {"conditions": [{"type": EMPTY_CONDITION, "status": "Unknown", "reason": "SignalGone",
+                            "lastTransitionTime": moment}]}  # fmt: skip
+
+
+def test_a_node_is_opened_again_when_the_signal_is_gone_for_five_minutes():
+    long_ago, a_moment_ago = gone_since("2026-03-02T11:55:00Z"), gone_since("2026-03-02T11:55:01Z")
+    made = cluster().node("back", cordoned=True, annotations=OURS, status=long_ago)
+    made.node("soon", cordoned=True, annotations=OURS, status=a_moment_ago)
+    made.node("still", cordoned=True, annotations=OURS, status=long_ago, **INTERRUPTED)
+    made.node("kept", cordoned=True, annotations=OURS, labels={MAINTENANCE_LABEL: "true"})
     assert [(each.node, each.change) for each in planned(made).changes] == [("back", NodeChange.UNCORDON)]
+
+
+def test_a_node_stays_cordoned_until_it_is_reported_that_its_signal_is_gone():
+    emptying = {"type": EMPTY_CONDITION, "status": "False", "reason": "Emptying"}
+    made = cluster().node("a", cordoned=True, annotations=OURS, status={"conditions": [emptying]})
+    made.node("b", cordoned=True, annotations=OURS, status=gone_since("2026-03-02T12:00:05Z"))
+    assert planned(made).changes == ()
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param({}, id="no daemon reports it"),
+        pytest.param({"status": gone_since("2026-03-03T12:00:00Z")}, id="a clock was a day ahead"),
+        pytest.param({"status": gone_since(None)}, id="the time is missing"),
+    ],
+)
+def test_a_node_of_which_the_five_minutes_would_never_be_over_is_opened_at_once(parts):
+    """`apply` cordons nodes, too, and reports nothing. A condition that is there is not written again, also
+    if the clock of the daemon that wrote it was wrong."""
+    made = cluster().node("a", cordoned=True, annotations=OURS, **parts)
+    assert [(each.node, each.change) for each in planned(made).changes] == [("a", NodeChange.UNCORDON)]
 
 
 # -- deadlines
@@ -136,6 +167,11 @@ def test_the_deadline_of_a_taint_without_a_time():
     assert evacuation(**INTERRUPTED).deadline_s == NOW + 120
     seen = {"type": EMPTY_CONDITION, "status": "False", "lastTransitionTime": "2026-03-02T11:59:00Z"}
     assert evacuation(**INTERRUPTED, status={"conditions": [seen]}).deadline_s == NOW + 60
+
+
+def test_a_signal_that_comes_again_has_its_whole_deadline():
+    """Else a node whose taint comes and goes would be emptied by plain evictions."""
+    assert evacuation(**INTERRUPTED, status=gone_since("2026-03-02T11:56:00Z")).deadline_s == NOW + 120
 
 
 def test_a_node_in_maintenance_has_no_deadline_from_before_the_signal():

@@ -5,25 +5,30 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from rescheduler.api.podmigration import STRATEGY_ENTRY_POINTS
 from rescheduler.cluster.node_record import NodeChange
 from rescheduler.config.config_loader import load_content
 from rescheduler.config.config_validation import (
-    STRATEGY_ENTRY_POINTS,
     ConfigurationError,
     plugin_argument_faults,
 )
 from rescheduler.config.policy import Policy
 from rescheduler.planner.plan_builder import build_plan, too_hot_nodes
 from rescheduler.planner.reasons import Reason
+from rescheduler.rules.placement import Placement
+from rescheduler.strategies import strategy_registry
 from rescheduler.strategies.load_balancing import LoadBalancing
 from rescheduler.strategies.strategy import NodeProposal, Proposal, ProposedMove, Room
+from rescheduler.strategies.strategy_registry import strategies_of
 from tests.building import cluster
 
 PAGE = Path(__file__).parents[3] / "docs" / "strategies.md"
@@ -247,6 +252,123 @@ def test_a_plugin_that_moves_pods_in_the_placement_changes_nothing_for_others():
         yield from ()
 
     assert "moves pods in view.placement" in failure_beside_load_balancing(proposing(propose))
+
+
+test_is_over = threading.Event()
+
+
+@pytest.fixture
+def quick_timeout(monkeypatch):
+    monkeypatch.setattr(strategy_registry, "PLUGIN_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(strategy_registry, "_hung", set())
+    test_is_over.clear()
+    yield
+    test_is_over.set()
+    for thread in threading.enumerate():
+        if thread.name == Wrong.name:
+            thread.join()
+
+
+def computes(view):
+    while not test_is_over.is_set():
+        pass
+    yield
+
+
+def waits(view):
+    test_is_over.wait()
+    yield
+
+
+def yields_without_end(view):
+    """And takes a while for each."""
+    while not test_is_over.wait(0.01):
+        yield Proposal((ProposedMove(0, int(view.placement.position[0]), "stays", 1.0),))
+
+
+@pytest.mark.parametrize("propose", [computes, waits, yields_without_end])
+def test_a_plugin_that_does_not_return_is_left_out(quick_timeout, propose):
+    asked = []
+
+    def counted(view):
+        asked.append(threading.current_thread())
+        yield from propose(view)
+
+    for _ in range(2):
+        words = failure_beside_load_balancing(proposing(counted))
+        assert words == "Wrong took longer than 0.2 s, and is not used until rescheduler is restarted"
+    assert len(asked) == 1, "the second plan does not ask it again"
+
+
+class NeverMade:
+    """A strategy that waits for a server when it is made, which is once per check."""
+
+    name = "NeverMade"
+    made: ClassVar[list[threading.Thread]] = []
+
+    def __init__(self):
+        self.made.append(threading.current_thread())
+        test_is_over.wait()
+
+    def propose(self, view):
+        yield from ()
+
+
+def test_a_plugin_that_is_never_made_is_left_out(quick_timeout, monkeypatch):
+    monkeypatch.setitem(sys.modules, "never_made_plugin", sys.modules[__name__])
+    plugin = EntryPoint(NeverMade.name, "never_made_plugin:NeverMade", STRATEGY_ENTRY_POINTS)
+    policy = Policy(enabled_strategies=(NeverMade.name, "LoadBalancing"))
+    for _ in range(2):
+        strategies = strategies_of(policy, [plugin])
+        found = build_plan(lopsided().snapshot(), policy, strategies)
+        (failure,) = (each for each in found.refused if each.reason is Reason.STRATEGY_FAILED)
+        assert failure.detail.startswith("NeverMade took longer than 0.2 s")
+    assert len(NeverMade.made) == 1, "the second plan does not make it again"
+
+
+def test_what_a_plugin_that_does_not_return_has_tried_is_in_no_plan(quick_timeout):
+    def propose(view):
+        with view.placement.trial():
+            for pod in range(len(view.snapshot.pods)):
+                view.placement.move(pod, view.snapshot.nodes.row["new"])
+            test_is_over.wait()
+        yield
+
+    policy, snapshot = Policy(min_pod_age=Policy().min_pod_age * 0), lopsided().snapshot()
+    with_it = build_plan(snapshot, policy, [proposing(propose), LoadBalancing()])
+    assert with_it.moves == build_plan(snapshot, policy, [LoadBalancing()]).moves != ()
+
+
+def test_a_plugin_that_does_not_return_while_it_undoes_a_trial_breaks_no_plan(quick_timeout, monkeypatch):
+    """One that tries moves without end is in the middle of that most of the time. Then the planner can't undo
+    its own moves in the same placement."""
+    is_undoing, change = threading.Event(), Placement._change
+
+    def changed(placement, what):
+        if is_undoing.is_set() and threading.current_thread().name == Wrong.name:
+            test_is_over.wait()
+        change(placement, what)
+
+    def propose(view):
+        with view.placement.trial():
+            view.placement.move(0, view.snapshot.nodes.row["new"])
+            is_undoing.set()
+        yield
+
+    monkeypatch.setattr(Placement, "_change", changed)
+    policy, snapshot = Policy(min_pod_age=Policy().min_pod_age * 0), lopsided().snapshot()
+    with_it = build_plan(snapshot, policy, [proposing(propose), LoadBalancing()])
+    assert is_undoing.is_set()
+    assert with_it.moves == build_plan(snapshot, policy, [LoadBalancing()]).moves != ()
+
+
+def test_a_plugin_that_looks_for_hot_nodes_for_ever_is_reported(quick_timeout):
+    strategy = proposing(lambda view: iter(()))
+    type(strategy).too_hot = lambda self, view: test_is_over.wait()
+    failures = []
+    assert too_hot_nodes(lopsided().snapshot(), Policy(), [strategy], failures) == []
+    assert [each.reason for each in failures] == [Reason.STRATEGY_FAILED]
+    assert failures[0].by == "Wrong"
 
 
 def test_a_plugin_that_reports_no_texts_is_reported():

@@ -74,13 +74,13 @@ def test_a_plugin_declares_its_traits_on_its_class(plugin, monkeypatch):
     monkeypatch.setattr(Tidy, "traits", StrategyTraits(urgent=True), raising=False)
     installed = EntryPoints([plugin("tidy_plugin:Tidy"), plugin("nowhere:Broken", "Broken")])
     monkeypatch.setattr(podmigration, "entry_points", installed.select)
-    for cached in (podmigration._plugin_names, podmigration._plugin_traits):
+    for cached in (podmigration.strategy_plugins, podmigration._plugin_traits):
         cached.cache_clear()
     try:
         assert traits_of("Tidy") == StrategyTraits(urgent=True)
         assert traits_of("Broken") == StrategyTraits()
     finally:
-        for cached in (podmigration._plugin_names, podmigration._plugin_traits):
+        for cached in (podmigration.strategy_plugins, podmigration._plugin_traits):
             cached.cache_clear()
 
 

@@ -129,7 +129,7 @@ class PodConditionFields(JsonFields):
 
 
 class RunningFields(JsonFields):
-    started_at: Moment | None = None
+    pass
 
 
 class WaitingFields(JsonFields):
@@ -315,9 +315,12 @@ def _container(status: ContainerStatusFields) -> ContainerStatus:
     )
 
 
+_RUNNING = ContainerStateRunning()
+
+
 def _state(state: ContainerStateFields) -> ContainerState | None:
     if state.running is not None:
-        return ContainerStateRunning(epoch_seconds(state.running.started_at))
+        return _RUNNING
     if state.waiting is not None:
         return ContainerStateWaiting(intern(state.waiting.reason), state.waiting.message)
     if state.terminated is not None:

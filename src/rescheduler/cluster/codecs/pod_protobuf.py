@@ -5,7 +5,6 @@ rest is cached by its bytes. Several pods are parsed in one call, which halves t
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import count
 from sys import intern
 from typing import NamedTuple
 
@@ -62,6 +61,8 @@ class SharedPodStatus(NamedTuple):
     """Positions of the conditions whose time is kept."""
     containers: tuple[ContainerStatus, ...]
     init_containers: tuple[ContainerStatus, ...]
+    has_ended_containers: bool
+    """Whether a container has ended, whose times differ from pod to pod."""
     has_resources: bool
     """Whether the status may change which resources the pod counts for."""
 
@@ -73,6 +74,7 @@ def shared_pod_status(raw: bytes) -> SharedPodStatus:
         for each in status.conditions
     )
     of_containers = (*status.containerStatuses, *status.initContainerStatuses)
+    ends = (end for each in of_containers for end in (each.state, each.lastState))
     return SharedPodStatus(
         phase=intern(status.phase),
         reason=intern(status.reason),
@@ -82,6 +84,7 @@ def shared_pod_status(raw: bytes) -> SharedPodStatus:
         timed=tuple(n for n, each in enumerate(conditions) if keeps_transition_time(each.type, each.status)),
         containers=tuple(map(_container, status.containerStatuses)),
         init_containers=tuple(map(_container, status.initContainerStatuses)),
+        has_ended_containers=any(end.HasField("terminated") for end in ends),
         has_resources=resize_is_infeasible(conditions)
         or bool(status.allocatedResources)
         or status.HasField("resources")
@@ -143,8 +146,6 @@ def containers_at(
 
 
 def _state_at(state: ContainerState, times: views_pb2.OwnStateTimes) -> ContainerState:
-    if isinstance(state, ContainerStateRunning):
-        return ContainerStateRunning(epoch_seconds(times.running.startedAt.seconds))
     if isinstance(state, ContainerStateTerminated):
         end = times.terminated
         return ContainerStateTerminated(
@@ -158,6 +159,7 @@ def _state_at(state: ContainerState, times: views_pb2.OwnStateTimes) -> Containe
 
 
 class SharedPodMetadata(NamedTuple):
+    namespace: str
     labels: dict[str, str]
     owners: tuple[OwnerReference, ...]
     finalizers: tuple[str, ...]
@@ -179,6 +181,7 @@ class SharedMetadataReader:
         is_deleted = meta.HasField("deletionTimestamp")
         has_grace = meta.HasField("deletionGracePeriodSeconds")
         return SharedPodMetadata(
+            namespace=intern(meta.namespace),
             labels=dict([self._labels[label] for label in meta.labels]),
             owners=tuple([self._owners[owner] for owner in meta.ownerReferences]),
             finalizers=tuple(meta.finalizers),
@@ -223,6 +226,7 @@ class ProtobufPodReader:
         self._affinities: DecodeCache[bytes, Affinity] = DecodeCache(_affinity, capacity=PER_NODE_CAPACITY)
         # What follows is asked only for pods that are not quite like one seen before.
         self._metas: DecodeCache[bytes, SharedPodMetadata] = DecodeCache(SharedMetadataReader().part)
+        self._specs: DecodeCache[bytes, tuple[PodShape, VolumeSources]] = DecodeCache(self._spec)
         self._shapes: DecodeCache[bytes, PodShape] = DecodeCache(_shape)
         self._volumes: DecodeCache[bytes, PodVolume | None] = DecodeCache(_volume)
         self._statuses: DecodeCache[bytes, SharedPodStatus] = DecodeCache(shared_pod_status)
@@ -237,19 +241,25 @@ class ProtobufPodReader:
         shared.DiscardUnknownFields()
         parts, affinities = self._parts, self._affinities
         in_full: Sequence[api_pb2.Pod] = ()
-        found = []
-        for number, own, common in zip(count(), views_pb2.OwnPods.FromString(items).items, shared.items):
+        found: list[PodRecord] = []
+        for own, common in zip(views_pb2.OwnPods.FromString(items).items, shared.items, strict=True):
             meta, shape, sources, status, requests, needs_full_decode = parts[common.SerializeToString()]
             identity, spec, times = own.metadata, own.spec, own.status
-            namespace, name = intern(identity.namespace), identity.name
             volumes, kept = sources.recorded, _NO_ANNOTATIONS
             if needs_full_decode:
                 in_full = in_full or api_pb2.PodList.FromString(items).items
-                volumes, kept = _read_in_full(in_full[number], sources)
+                volumes, kept = _read_in_full(in_full[len(found)], sources)
+            containers, init_containers = status.containers, status.init_containers
+            if status.has_ended_containers:
+                containers = containers_at(containers, times.containerStatuses)
+                init_containers = containers_at(init_containers, times.initContainerStatuses)
+            started_s: int | None = (seconds := times.startTime.seconds)
+            if not 0 < seconds <= LATEST_S:  # most are in that range, and a call costs more than this
+                started_s = epoch_seconds(seconds) if times.HasField("startTime") else None
             found.append(
                 PodRecord(
-                    f"{namespace}/{name}",
-                    namespace,
+                    f"{meta.namespace}/{identity.name}",
+                    meta.namespace,
                     identity.uid,
                     identity.resourceVersion,
                     identity.creationTimestamp.seconds,
@@ -267,11 +277,9 @@ class ProtobufPodReader:
                     status.phase,
                     status.reason,
                     conditions_at(status, times) if status.timed else status.conditions,
-                    containers_at(status.containers, times.containerStatuses),
-                    containers_at(status.init_containers, times.initContainerStatuses)
-                    if status.init_containers
-                    else (),
-                    epoch_seconds(times.startTime.seconds) if times.HasField("startTime") else None,
+                    containers,
+                    init_containers,
+                    started_s,
                     status.nominated_node,
                     status.resize,
                 )
@@ -281,17 +289,20 @@ class ProtobufPodReader:
     def _part(self, raw: bytes) -> SharedPodParts:
         pod = views_pb2.SharedPod.FromString(raw)
         meta = self._metas[pod.metadata.SerializeToString()]
-        sources = volume_sources_of([self._volumes[volume.volumeSource] for volume in pod.spec.volumes])
-        # Without them the pods of a StatefulSet have one template too.
-        pod.spec.ClearField("volumes")
-        template = pod.spec.SerializeToString()
-        shape = self._shapes[template]
-        encoded_status = pod.status.SerializeToString()
+        template, encoded_status = pod.spec.SerializeToString(), pod.status.SerializeToString()
+        shape, sources = self._specs[template]
         status = self._statuses[encoded_status]
         requests = self._granted[template, encoded_status] if status.has_resources else shape.requests
         return SharedPodParts(
             meta, shape, sources, status, requests, meta.has_kept_annotations or sources.has_ephemeral
         )
+
+    def _spec(self, raw: bytes) -> tuple[PodShape, VolumeSources]:
+        spec = views_pb2.SharedSpec.FromString(raw)
+        sources = volume_sources_of([self._volumes[volume.volumeSource] for volume in spec.volumes])
+        # Without them the pods of a StatefulSet have one shape too.
+        spec.ClearField("volumes")
+        return self._shapes[spec.SerializeToString()], sources
 
 
 def _read_in_full(pod: api_pb2.Pod, sources: VolumeSources) -> tuple[tuple[PodVolume, ...], dict[str, str]]:

@@ -1,7 +1,7 @@
 """Save a cluster to a file: the fields that decisions depend on, and nothing that could be a secret."""
 
 import gzip
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Collection, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,15 +10,23 @@ from typing import Any
 import msgspec
 import yaml
 
-from kubevalues.saved_cluster import GUARDED, SAVED_AT, SAVED_KINDS, STEERED
+from kubevalues.saved_cluster import GUARDED, SAVED_AT, SAVED_KINDS, STEERED, USAGE_SOURCE
 from rescheduler.api.well_known_names import GROUP as OUR_GROUP
 from rescheduler.cluster.object_meta import is_kept_annotation
 from rescheduler.cluster.sources.anonymizer import anonymize
 from rescheduler.cluster.sources.cluster_kinds import CLUSTER_KINDS, METRICS_KINDS
 from rescheduler.cluster.sources.live_source import gather_all, probe_webhook_if_registered
-from rescheduler.cluster.sources.metrics_api import METRICS_GROUP
+from rescheduler.cluster.sources.metrics_api import METRICS_GROUP, add_custom_metrics, metrics_objects
 from rescheduler.cluster.sources.object_fields import FIELDS, STRUCT_FIELDS, FieldKind, FieldSpec
 from rescheduler.cluster.sources.saved_source import valid_objects
+from rescheduler.cluster.sources.usage_sources import usage_reader
+from rescheduler.cluster.usage_readings import (
+    UsageOutcome,
+    UsageReadings,
+    UsageUnavailable,
+    effective_usage_source,
+)
+from rescheduler.config.policy import Policy, UsageSource
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import ApiResource
 from rescheduler.kube.client import PAGE_SIZE, Client
@@ -102,6 +110,8 @@ class ClusterExport:
     steered: bool | None = None
     """Whether our webhook answers; None if that is not known."""
     guarded: bool = False
+    usage_source: str = ""
+    """The source of PodMetrics and NodeMetrics; empty for the metrics API."""
 
     def without_names(self, keep: Collection[str] = ()) -> "ClusterExport":
         return replace(self, objects=anonymize(self.objects, keep))
@@ -110,14 +120,15 @@ class ClusterExport:
 # --- from where
 
 
-async def export_of_live(client: Client) -> ClusterExport:
-    """Read a live cluster; raise `KubeError` if pods or nodes can't be read."""
-    now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+async def export_of_live(client: Client, policy: Policy) -> ClusterExport:
+    """Read a live cluster and what this policy measures; raise `KubeError` if pods or nodes can't be read."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    uses_metrics_api = effective_usage_source(policy) is not UsageSource.PROMETHEUS
     wanted = [(each.resource, each.required) for each in CLUSTER_KINDS]
-    wanted += [(resource, False) for resource in METRICS_KINDS]
+    wanted += [(resource, False) for resource in METRICS_KINDS if uses_metrics_api]
     work: list[Coroutine[Any, Any, Any]] = [_listed(client, *each) for each in wanted]
-    work.append(probe_webhook_if_registered(client))
-    *found, webhook = await gather_all(work)
+    work += [_from_prometheus(client, policy), probe_webhook_if_registered(client)]
+    *found, measured, webhook = await gather_all(work)
     objects: list[Object] = []
     kinds, notes = set(), []
     for (resource, _), items in zip(wanted, found, strict=True):
@@ -126,9 +137,47 @@ async def export_of_live(client: Client) -> ClusterExport:
         else:
             kinds.add(resource.kind)
             objects += sorted(items, key=_key)
+    is_prometheus = measured.source is UsageSource.PROMETHEUS
     return ClusterExport(
-        now, frozenset(kinds), objects, tuple(filter(None, notes)), webhook.steers, bool(webhook.guards)
+        now.isoformat().replace("+00:00", "Z"),
+        frozenset(kinds),
+        _with_measured(objects, measured, now),
+        (*filter(None, notes), *_unmeasured(measured)),
+        webhook.steers,
+        bool(webhook.guards),
+        UsageSource.PROMETHEUS if is_prometheus else "",
     )
+
+
+async def _from_prometheus(client: Client, policy: Policy) -> UsageOutcome:
+    """Return what is read from Prometheus: custom metrics, and usage if that is its source."""
+    if effective_usage_source(policy) is not UsageSource.PROMETHEUS:
+        policy = replace(policy, usage_source=UsageSource.REQUESTS)
+    reader = usage_reader(policy, client)
+    try:
+        return await reader.read()
+    finally:
+        await reader.close()
+
+
+def _with_measured(objects: list[Object], measured: UsageOutcome, now: datetime) -> list[Object]:
+    """Return the objects with PodMetrics and NodeMetrics of what was measured."""
+    pods, nodes = ({"/".join(filter(None, _key(each))) for each in objects if each["kind"] == kind}
+                   for kind in ("Pod", "Node"))  # fmt: skip
+    read = metrics_objects(measured, pods, nodes) if isinstance(measured, UsageReadings) else []
+    metrics_kinds = {resource.kind for resource in METRICS_KINDS}
+    metrics = [each for each in objects if each["kind"] in metrics_kinds] + read
+    add_custom_metrics(metrics, measured.custom.metrics, pods, nodes, now)
+    others = [each for each in objects if each["kind"] not in metrics_kinds]
+    return others + sorted(metrics, key=lambda each: (each["kind"] != "PodMetrics", _key(each)))
+
+
+def _unmeasured(measured: UsageOutcome) -> Iterator[str]:
+    if isinstance(measured, UsageUnavailable):
+        yield f"usage is not saved: {measured.why}"
+    elif measured.source is UsageSource.PROMETHEUS:
+        yield from measured.notes
+    yield from measured.custom.notes
 
 
 async def _listed(client: Client, resource: ApiResource[Any], required: bool) -> list[Object] | str:
@@ -170,6 +219,7 @@ def export_of_file(raw: bytes, *, source: str) -> ClusterExport:
         [trim_object(each["kind"], each) for each in objects],
         steered=saved.steered,
         guarded=saved.guarded,
+        usage_source=saved.usage_source,
     )
 
 
@@ -191,6 +241,7 @@ def _head(saving: ClusterExport) -> Object:
         SAVED_KINDS: ",".join(sorted(saving.kinds)),
         STEERED: "" if saving.steered is None else str(saving.steered).lower(),
         GUARDED: "true" if saving.guarded else "",
+        USAGE_SOURCE: saving.usage_source,
     }
     annotations = {name: value for name, value in found.items() if value}
     return {"apiVersion": "v1", "kind": "List", "metadata": {"annotations": annotations}}

@@ -7,7 +7,7 @@ times as long.
 A `ClusterReading` is what one read of a live or saved cluster returned.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -65,16 +65,15 @@ class PodDependencies:
     """Whether a pod wants others near or far by labels of their namespaces."""
 
 
-def pod_dependencies(pods: Iterable[PodRecord]) -> PodDependencies:
-    owners, volumes, affinities = set(), set(), {}
-    for pod in pods:
-        owners.update([each.kind for each in pod.owners if each.controller])
-        volumes.update([volume.kind for volume in pod.volumes])
-        affinities[id(pod.affinity)] = pod.affinity  # shared by all pods of a template
+def pod_dependencies(pods: Collection[PodRecord]) -> PodDependencies:
+    # Pods of a template share these objects, so each is examined once.
+    owners = {id(pod.owners): pod.owners for pod in pods}.values()
+    volumes = {id(pod.volumes): pod.volumes for pod in pods}.values()
+    affinities = {id(pod.affinity): pod.affinity for pod in pods}.values()
     return PodDependencies(
-        owner_kinds=frozenset(owners),
-        has_claims=CLAIM_VOLUME in volumes,
-        selects_namespaces=any(map(_selects_namespaces, affinities.values())),
+        owner_kinds=frozenset(each.kind for found in owners for each in found if each.controller),
+        has_claims=any(volume.kind == CLAIM_VOLUME for found in volumes for volume in found),
+        selects_namespaces=any(map(_selects_namespaces, affinities)),
     )
 
 

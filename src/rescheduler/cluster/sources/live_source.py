@@ -8,7 +8,7 @@ own reason. If the pod is admitted, or denied for another reason, the webhook di
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -32,6 +32,7 @@ from rescheduler.cluster.node_autoscalers import (
     consolidation_of,
     parse_status_time,
 )
+from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.cluster_kinds import (
     CLUSTER_KINDS,
     ClusterKind,
@@ -43,6 +44,7 @@ from rescheduler.cluster.usage_readings import UsageOutcome
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import CONFIG_MAPS, MUTATING_WEBHOOKS, NODE_POOLS
 from rescheduler.kube.client import Client
+from rescheduler.kube.codecs.codec import ListPage
 
 __all__ = [
     "NO_WEBHOOK_REGISTERED",
@@ -95,14 +97,28 @@ class UnavailableKind(str):
     __slots__ = ()
 
 
-async def read_live(client: Client, usage: UsageReader, *, meanwhile: Sequence[str] = ()) -> "ClusterReading":
+async def read_live(
+    client: Client,
+    usage: UsageReader,
+    *,
+    meanwhile: Sequence[str] = (),
+    pods: Awaitable[ListPage[PodRecord]] | None = None,
+) -> "ClusterReading":
     """Read all kinds, several at once. Raises `KubeError` for required kinds, and `EmptyCluster`.
 
-    `meanwhile` names modules to import while the server responds, because planning needs many.
+    `meanwhile` names modules to import while the server responds, because planning needs many. `pods` is the
+    list of all pods, if it was requested already.
     """
     kinds = [each for each in CLUSTER_KINDS if each.decides]
     gate = asyncio.Semaphore(_CONCURRENT_LISTS)
-    work: list[Coroutine[Any, Any, Any]] = [_in_turn(gate, list_kind(client, each)) for each in kinds]
+
+    async def items(kind: ClusterKind) -> list[Any] | UnavailableKind:
+        if kind.kind == "Pod" and pods is not None:
+            return (await pods).items
+        async with gate:
+            return await list_kind(client, kind)
+
+    work: list[Coroutine[Any, Any, Any]] = [items(each) for each in kinds]
     work.append(usage.read())
     work.append(_in_turn(gate, read_autoscaler_signs(client, NO_SIGNS)))
     work.append(asyncio.to_thread(_import, (*meanwhile, "rescheduler.cluster.sources.cluster_kinds")))
@@ -160,7 +176,9 @@ def _reading(kinds: list[ClusterKind], lists: list[Any], measured: UsageOutcome)
         raise EmptyCluster("the cluster has no nodes, so there is nothing to plan")
     needs = pod_dependencies(reading.pods)
     for kind, found in zip(kinds, lists, strict=True):
-        if not isinstance(found, UnavailableKind):
+        if kind.kind == "Pod":
+            reading.state.apply_pods(reading.pods)
+        elif not isinstance(found, UnavailableKind):
             apply = kind.applier(reading.state)
             for item in found:
                 try:

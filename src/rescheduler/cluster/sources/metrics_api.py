@@ -1,29 +1,47 @@
-"""Usage from `metrics.k8s.io`, as metrics-server and its likes serve it: what `kubectl top` shows."""
+"""Usage from `metrics.k8s.io`, as metrics-server and its likes serve it: what `kubectl top` shows.
 
-from collections.abc import Callable, Iterable
-from datetime import datetime
+Saved clusters have these objects, too, with what else was measured: `usage` may have values of custom metrics
+beside cpu and memory, and NodeMetrics their `capacity`.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
 from kubevalues.quantity import Quantity, QuantityError, parse_quantity
 from rescheduler.cluster.usage_readings import (
     MAX_READING,
+    MetricReadings,
+    UsageByName,
     UsageOutcome,
     UsageReading,
     UsageReadings,
     UsageUnavailable,
 )
+from rescheduler.config.metric_settings import CustomMetric
 from rescheduler.config.policy import UsageSource
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import ApiResource, ObjectIdentity, key_of
 from rescheduler.kube.client import Client
 from rescheduler.kube.codecs.codec import JsonCodec
 
-__all__ = ["METRICS_GROUP", "METRICS_VERSION", "MetricsApiReader", "decode_metrics", "decode_other_usage"]
+__all__ = [
+    "METRICS_GROUP",
+    "METRICS_VERSION",
+    "MetricsApiReader",
+    "add_custom_metrics",
+    "decode_custom_metric",
+    "decode_metrics",
+    "metrics_objects",
+]
 
 METRICS_GROUP, METRICS_VERSION = "metrics.k8s.io", "v1beta1"
 _NANOS_A_MILLI = 1_000_000
+_NANOS = 1_000_000_000
+_MetricsObject = dict[str, Any]
 
 
 class _Metadata(msgspec.Struct, gc=False):
@@ -32,8 +50,8 @@ class _Metadata(msgspec.Struct, gc=False):
 
 
 class _Amounts(msgspec.Struct, gc=False):
-    cpu: str = "0"
-    memory: str = "0"
+    cpu: str = ""
+    memory: str = ""
 
 
 class _Container(msgspec.Struct, gc=False):
@@ -64,6 +82,7 @@ class _OtherPodMetrics(msgspec.Struct, gc=False):
 class _OtherNodeMetrics(msgspec.Struct, gc=False):
     metadata: _Metadata
     usage: dict[str, str]
+    capacity: dict[str, str] | None = None
 
 
 class _Reading(msgspec.Struct, gc=False):
@@ -108,12 +127,13 @@ def decode_metrics(
     return _readings([_of_pod(raw) for raw in pods], [_of_node(raw) for raw in nodes])
 
 
-def decode_other_usage(
-    pods: Iterable[bytes | msgspec.Raw], nodes: Iterable[bytes | msgspec.Raw], name: str
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Return what saved pods and nodes use of something beside cpu and memory. Raises `msgspec.DecodeError`
-    and ValueError."""
-    of_pods, of_nodes = {}, {}
+def decode_custom_metric(
+    metric: CustomMetric, pods: Iterable[bytes | msgspec.Raw], nodes: Iterable[bytes | msgspec.Raw]
+) -> MetricReadings:
+    """Decode what saved PodMetrics and NodeMetrics have of this metric. Raises `msgspec.DecodeError` and
+    ValueError."""
+    name = metric.name
+    of_pods, of_nodes, capacities = {}, {}, {}
     for raw in pods:
         pod = _decode_other_pod(raw)
         if found := [each.usage[name] for each in pod.containers or () if name in each.usage]:
@@ -122,14 +142,89 @@ def decode_other_usage(
         node = _decode_other_node(raw)
         if name in node.usage:
             of_nodes[node.metadata.name] = _value(node.usage[name])
-    return of_pods, of_nodes
+        if metric.capacity_query is not None and node.capacity and name in node.capacity:
+            capacities[node.metadata.name] = _value(node.capacity[name])
+    return MetricReadings(metric, of_nodes, of_pods, capacities)
 
 
 def _value(text: str) -> float:
-    value = _not_negative(parse_quantity(text)).nanos / 1e9
+    value = _not_negative(parse_quantity(text)).nanos / _NANOS
     if value > MAX_READING:
         raise QuantityError(f"{text} is implausibly large")
     return value
+
+
+def metrics_objects(
+    readings: UsageReadings, pods: Collection[str], nodes: Collection[str]
+) -> list[_MetricsObject]:
+    """Return the readings of these pods and nodes as PodMetrics and NodeMetrics, to save them."""
+
+    def described(kind: str, all_used: UsageByName, names: Collection[str]) -> list[_MetricsObject]:
+        return [
+            _metrics_object(kind, name, datetime.fromtimestamp(used.at_s, UTC), _amounts(used))
+            for name, used in sorted(all_used.items())
+            if name in names
+        ]
+
+    return described("PodMetrics", readings.pods, pods) + described("NodeMetrics", readings.nodes, nodes)
+
+
+def add_custom_metrics(
+    objects: list[_MetricsObject],
+    metrics: Iterable[MetricReadings],
+    pods: Collection[str],
+    nodes: Collection[str],
+    now: datetime,
+) -> None:
+    """Add the values of custom metrics to PodMetrics and NodeMetrics of these pods and nodes; one that is not
+    there yet is created."""
+    known = {(each["kind"], _key(each)): each for each in objects}
+
+    def found(kind: str, name: str) -> _MetricsObject:
+        if (kind, name) not in known:
+            known[kind, name] = _metrics_object(kind, name, now, {})
+            objects.append(known[kind, name])
+        return known[kind, name]
+
+    for readings in metrics:
+        metric = readings.metric.name
+        for name, text in _quantities(readings.pods, pods):
+            containers = found("PodMetrics", name).setdefault("containers", [])
+            if not containers:
+                containers.append({"usage": {}})
+            containers[0]["usage"][metric] = text
+        for name, text in _quantities(readings.nodes, nodes):
+            found("NodeMetrics", name)["usage"][metric] = text
+        for name, text in _quantities(readings.capacities, nodes):
+            found("NodeMetrics", name).setdefault("capacity", {})[metric] = text
+
+
+def _metrics_object(kind: str, key: str, at: datetime, usage: Mapping[str, str]) -> _MetricsObject:
+    namespace, _, name = key.rpartition("/")
+    used = {"containers": [{"usage": dict(usage)}]} if kind == "PodMetrics" else {"usage": dict(usage)}
+    return {
+        "apiVersion": f"{METRICS_GROUP}/{METRICS_VERSION}",
+        "kind": kind,
+        "metadata": {"namespace": namespace, "name": name} if namespace else {"name": name},
+        "timestamp": at.isoformat().replace("+00:00", "Z"),
+        **used,
+    }
+
+
+def _key(item: _MetricsObject) -> str:
+    return key_of(item["metadata"].get("namespace", ""), item["metadata"]["name"])
+
+
+def _amounts(used: UsageReading) -> dict[str, str]:
+    return {"cpu": f"{used.cpu_millis}m", "memory": str(used.memory_bytes)}
+
+
+def _quantities(values: Mapping[str, float], names: Collection[str]) -> list[tuple[str, str]]:
+    return [
+        (name, str(Quantity(round(value * _NANOS))))
+        for name, value in sorted(values.items())
+        if name in names
+    ]
 
 
 def _readings(pods: Iterable[_Reading], nodes: Iterable[_Reading]) -> UsageReadings:
@@ -172,11 +267,13 @@ def _of_node(raw: bytes | msgspec.Raw) -> _Reading:
 def _reading(key: str, timestamp: str, parts: list[_Amounts]) -> _Reading:
     if not parts:
         return _Reading(key, None, "it has no containers")
+    if not any(part.cpu or part.memory for part in parts):
+        return _Reading(key, None)  # only custom metrics
     cpu_nanos = memory_bytes = 0
     try:
         for part in parts:
-            cpu_nanos += _nanos(part.cpu)
-            memory_bytes += _bytes(part.memory)
+            cpu_nanos += _nanos(part.cpu or "0")
+            memory_bytes += _bytes(part.memory or "0")
         used = UsageReading(
             -(-cpu_nanos // _NANOS_A_MILLI), memory_bytes, _seconds(timestamp)
         )  # rounded up, as ever

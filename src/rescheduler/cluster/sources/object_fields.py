@@ -216,6 +216,7 @@ NODE_METRICS: Final[FieldTree] = {
     "metadata": METADATA,
     **plain("timestamp", "window"),
     "usage": FieldKind.AMOUNTS,
+    "capacity": FieldKind.AMOUNTS,
 }
 
 FIELDS: Final[Mapping[str, FieldTree]] = {

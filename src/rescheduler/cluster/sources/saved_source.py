@@ -28,7 +28,7 @@ from rescheduler.cluster.sources.cluster_kinds import (
     cluster_kind,
     pod_dependencies,
 )
-from rescheduler.cluster.sources.metrics_api import decode_metrics, decode_other_usage
+from rescheduler.cluster.sources.metrics_api import decode_custom_metric, decode_metrics
 from rescheduler.cluster.sources.object_fields import FIELDS, FieldKind, FieldSpec
 from rescheduler.cluster.usage_readings import (
     CustomReadings,
@@ -156,6 +156,7 @@ _UNREADABLE = (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeEr
 """What parsers raise for objects of another shape than an API server would give."""
 _HOW_TO_SAVE = "save it with rescheduler snapshot, or kubectl get nodes,pods,... -A -o json"
 _NAMED = 3
+_SERVERS = {UsageSource.METRICS: "the metrics API", UsageSource.PROMETHEUS: "Prometheus"}
 _METRICS = tuple(resource.kind for resource in METRICS_KINDS)
 
 
@@ -182,15 +183,14 @@ def _saved_metrics(reading: ClusterReading, policy: Policy) -> CustomReadings:
     notes: list[str] = []
     for metric in balanced_metrics(policy):
         try:
-            of_pods, of_nodes = decode_other_usage(*reading.saved_metrics, metric.name)
+            read = decode_custom_metric(metric, *reading.saved_metrics)
+            if not (read.nodes if metric.per is MetricSubject.NODE else read.pods):
+                raise ValueError("the file has no values of it")
+            if metric.capacity is None and not read.capacities:
+                raise ValueError("the file has no capacity of it")
+            found.append(read)
         except _UNREADABLE as error:
-            of_pods, of_nodes = {}, {}
-            notes.append(f"{metric.name}: {error}")
-        if metric.capacity is not None and (of_nodes if metric.per is MetricSubject.NODE else of_pods):
-            found.append(MetricReadings(metric, of_nodes, of_pods))
-        else:
-            why = "a saved cluster has no Prometheus, and the file has no values of it, or no capacity"
-            notes.append(f"{metric.name} is not balanced: {why}")
+            notes.append(f"{metric.name} is not balanced: {error}")
     return CustomReadings(tuple(found), tuple(notes))
 
 
@@ -200,9 +200,10 @@ def _saved_usage(reading: ClusterReading, policy: Policy) -> UsageOutcome:
         return UsageReadings(UsageSource.REQUESTS)
     if reading.usage.source is UsageSource.REQUESTS:
         return UsageUnavailable(wanted, "the file has no PodMetrics.")
-    if wanted is UsageSource.PROMETHEUS:
+    if wanted is not reading.usage.source:
+        server = _SERVERS[reading.usage.source]
         reading.assumptions.append(
-            "usage comes from the PodMetrics in the file: a saved cluster has no Prometheus"
+            f"usage comes from the PodMetrics in the file, which were saved from {server}"
         )
     return reading.usage
 
@@ -284,9 +285,14 @@ class _Reader:
         if not pods:
             return
         try:
-            self.reading.usage = decode_metrics(pods, nodes)
+            measured = decode_metrics(pods, nodes)
         except _UNREADABLE as error:
             yield f"PodMetrics or NodeMetrics: {error}"
+            return
+        if measured.pods or measured.notes:
+            is_ours = self._saved.usage_source == UsageSource.PROMETHEUS
+            source = UsageSource.PROMETHEUS if is_ours else UsageSource.METRICS
+            self.reading.usage = replace(measured, source=source)
 
     def _assumed(self) -> Iterator[str]:
         """Yield what is assumed because the file has no objects of a kind, and does not say that there are

@@ -2,8 +2,8 @@
 
 informers ──▶ changes ──▶ ClusterState ──freeze──▶ Snapshot, made again only after changes
 
-Freezing a large cluster takes long, so a check does it in a thread. Changes that arrive meanwhile are
-queued, so the event loop never waits. For kinds that can't be read, the same is assumed as for a single
+Freezing a large cluster takes long, so it is done in a thread. Changes that arrive meanwhile are queued, so
+the event loop never waits. For kinds that can't be read, the same is assumed as for a single
 plan; a kind that the controllers require is an error.
 """
 
@@ -83,6 +83,9 @@ class WatchedCluster:
         self._now = now
         self._changes: deque[Callable[[], None]] = deque()
         self._lock = threading.RLock()
+        self._refreshing = asyncio.Lock()
+        self._refreshes = self._last_refresh = 0
+        """How many have started, and which was the last to succeed."""
         self._state = ClusterState()
         self._snapshot: Snapshot | None = None
         """None if something has changed since the latest one."""
@@ -123,7 +126,7 @@ class WatchedCluster:
                 if kind in watched
             }
             await self.observe_autoscalers()
-            needs = pod_dependencies(self.watched.pods.informer)
+            needs = pod_dependencies([*self.watched.pods.informer])
             self.assumptions = tuple(
                 f"{each.without}: {refusals[each.kind]}"
                 for each in kinds
@@ -171,17 +174,26 @@ class WatchedCluster:
             self._catch_up()
             if self._snapshot is None:
                 assumptions = (*self.assumptions, *self._notes)
-                self._snapshot = self._latest = self._state.freeze(now_s, assumptions=assumptions)
+                # First the latest: `refresh` looks at both, whichever thread this is.
+                self._latest = self._snapshot = self._state.freeze(now_s, assumptions=assumptions)
             return replace(self._snapshot, taken_at_s=now_s)
 
+    async def refresh(self) -> None:
+        """Freeze the state in a thread, with everything that is known when this is called, for `present`.
+
+        Who asks while one is under way shares the next: each move asks, and many start at the same time.
+        """
+        asked_after = self._refreshes
+        async with self._refreshing:
+            is_current = self._snapshot is not None and not self._changes
+            if is_current or self._last_refresh > asked_after:
+                return
+            self._refreshes += 1
+            await asyncio.to_thread(self.snapshot)
+            self._last_refresh = self._refreshes
+
     def present(self) -> Snapshot:
-        """Return the snapshot without waiting, for the event loop: a moment old if a check is freezing the
-        state."""
-        if self._lock.acquire(blocking=False):
-            try:
-                return self.snapshot()
-            finally:
-                self._lock.release()
+        """Return the latest snapshot without waiting, for the event loop; `refresh` it first."""
         latest = self._latest
         return self.snapshot() if latest is None else replace(latest, taken_at_s=self._now().timestamp())
 
@@ -241,8 +253,8 @@ class WatchedCluster:
 
     def _catch_up(self) -> None:
         while self._changes:
+            self._snapshot = None  # first: it is not current, whichever thread looks
             change = self._changes.popleft()
-            self._snapshot = None
             try:
                 change()
             except ValueError as error:

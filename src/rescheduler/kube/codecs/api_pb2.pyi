@@ -782,10 +782,8 @@ class ContainerStateWaiting(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
 class ContainerStateRunning(_message.Message):
-    __slots__ = ("startedAt",)
-    STARTEDAT_FIELD_NUMBER: _ClassVar[int]
-    startedAt: Time
-    def __init__(self, startedAt: _Optional[_Union[Time, _Mapping]] = ...) -> None: ...
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class ContainerStateTerminated(_message.Message):
     __slots__ = ("exitCode", "signal", "reason", "startedAt", "finishedAt")

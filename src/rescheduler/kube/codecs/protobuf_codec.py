@@ -38,7 +38,8 @@ ReadItems = Callable[[bytes], Sequence[T]]
 MAGIC: Final = b"k8s\0"
 _RAW, _CONTENT_ENCODING = 2, 3  # of runtime.Unknown
 _LIST_META, _ITEMS = 1, 2  # of any list
-_ITEM_TAG = bytes([_ITEMS << 3 | 2])
+_ITEM = _ITEMS << 3 | 2
+_ITEM_TAG = bytes([_ITEM])
 _ITEMS_PER_RUN = 64
 """How many items are read together: enough to be cheap, too few to need much memory."""
 
@@ -177,6 +178,14 @@ def _enveloped(body: bytes) -> tuple[int, int]:
 def _fields(body: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Yield number, start and end of each field that has a length; skip the others."""
     while at < end:
+        # Nearly all are items of 128 to 16,383 bytes: a list may have 150,000 of them.
+        if at + 2 < end and body[at] == _ITEM and body[at + 1] & 0x80 and not body[at + 2] & 0x80:
+            start = at + 3
+            stop = start + (body[at + 1] & 0x7F | body[at + 2] << 7)
+            if stop <= end:
+                yield _ITEMS, start, stop
+                at = stop
+                continue
         tag, after = _varint(body, at)
         match tag & 7:
             case 2:

@@ -41,34 +41,34 @@ class SharedPod(_message.Message):
     def __init__(self, metadata: _Optional[_Union[SharedMeta, _Mapping]] = ..., spec: _Optional[_Union[SharedSpec, _Mapping]] = ..., status: _Optional[_Union[SharedStatus, _Mapping]] = ...) -> None: ...
 
 class OwnMeta(_message.Message):
-    __slots__ = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    __slots__ = ("name", "uid", "resourceVersion", "creationTimestamp")
     NAME_FIELD_NUMBER: _ClassVar[int]
-    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     RESOURCEVERSION_FIELD_NUMBER: _ClassVar[int]
     CREATIONTIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     name: str
-    namespace: str
     uid: str
     resourceVersion: str
     creationTimestamp: _api_pb2.Time
-    def __init__(self, name: _Optional[str] = ..., namespace: _Optional[str] = ..., uid: _Optional[str] = ..., resourceVersion: _Optional[str] = ..., creationTimestamp: _Optional[_Union[_api_pb2.Time, _Mapping]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., resourceVersion: _Optional[str] = ..., creationTimestamp: _Optional[_Union[_api_pb2.Time, _Mapping]] = ...) -> None: ...
 
 class SharedMeta(_message.Message):
-    __slots__ = ("deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers")
+    __slots__ = ("namespace", "deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     DELETIONTIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     DELETIONGRACEPERIODSECONDS_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     ANNOTATIONS_FIELD_NUMBER: _ClassVar[int]
     OWNERREFERENCES_FIELD_NUMBER: _ClassVar[int]
     FINALIZERS_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
     deletionTimestamp: bytes
     deletionGracePeriodSeconds: int
     labels: _containers.RepeatedScalarFieldContainer[bytes]
     annotations: _containers.RepeatedCompositeFieldContainer[SharedAnnotation]
     ownerReferences: _containers.RepeatedScalarFieldContainer[bytes]
     finalizers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, deletionTimestamp: _Optional[bytes] = ..., deletionGracePeriodSeconds: _Optional[int] = ..., labels: _Optional[_Iterable[bytes]] = ..., annotations: _Optional[_Iterable[_Union[SharedAnnotation, _Mapping]]] = ..., ownerReferences: _Optional[_Iterable[bytes]] = ..., finalizers: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, namespace: _Optional[str] = ..., deletionTimestamp: _Optional[bytes] = ..., deletionGracePeriodSeconds: _Optional[int] = ..., labels: _Optional[_Iterable[bytes]] = ..., annotations: _Optional[_Iterable[_Union[SharedAnnotation, _Mapping]]] = ..., ownerReferences: _Optional[_Iterable[bytes]] = ..., finalizers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SharedAnnotation(_message.Message):
     __slots__ = ("key",)
@@ -273,18 +273,10 @@ class OwnContainerTimes(_message.Message):
     def __init__(self, state: _Optional[_Union[OwnStateTimes, _Mapping]] = ..., lastState: _Optional[_Union[OwnStateTimes, _Mapping]] = ...) -> None: ...
 
 class OwnStateTimes(_message.Message):
-    __slots__ = ("running", "terminated")
-    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("terminated",)
     TERMINATED_FIELD_NUMBER: _ClassVar[int]
-    running: OwnRunningTime
     terminated: OwnTerminatedTimes
-    def __init__(self, running: _Optional[_Union[OwnRunningTime, _Mapping]] = ..., terminated: _Optional[_Union[OwnTerminatedTimes, _Mapping]] = ...) -> None: ...
-
-class OwnRunningTime(_message.Message):
-    __slots__ = ("startedAt",)
-    STARTEDAT_FIELD_NUMBER: _ClassVar[int]
-    startedAt: _api_pb2.Time
-    def __init__(self, startedAt: _Optional[_Union[_api_pb2.Time, _Mapping]] = ...) -> None: ...
+    def __init__(self, terminated: _Optional[_Union[OwnTerminatedTimes, _Mapping]] = ...) -> None: ...
 
 class OwnTerminatedTimes(_message.Message):
     __slots__ = ("startedAt", "finishedAt")

@@ -58,6 +58,11 @@ __all__ = ["Reconciler", "Revalidator"]
 class Revalidator(Protocol):
     """Checks a move against the cluster as it is now."""
 
+    async def prepare(self, migration: Migration) -> None:
+        """Bring up to date what the next questions about the migration need. Ask them before you wait for
+        anything else."""
+        ...
+
     def revalidate(self, migration: Migration, has_room_at: Callable[[str], bool]) -> RevalidationResult:
         """Return whether it is still a good move, how to make it, and where to. `has_room_at` says whether
         the limits allow another move to a node now."""
@@ -122,6 +127,9 @@ class Reconciler:
             return await self.forced_removals.handle(key)
         performed: set[Hashable] = set()
         for _ in range(_MAX_DECISIONS):
+            if recorded is not None and current is not None and self._asks_rules(current):
+                await self._revalidator.prepare(current)
+                recorded, current = self._newest(recorded, current)
             if recorded is None or current is None:
                 return None
             observation = self._observe(current)
@@ -135,6 +143,18 @@ class Reconciler:
                 case Wait():
                     return await self._waiting(observation, decision, recorded)
         raise RuntimeError(f"migration {key} makes no progress at {current.status.step if current else '?'}")
+
+    def _asks_rules(self, migration: Migration) -> bool:
+        """Return whether what follows depends on other pods and nodes.
+
+        One that waits is checked and begun without a pause as soon as its turn has come: it is asked before.
+        """
+        if invalid_status(migration):
+            return False
+        step = step_of(migration)
+        if step is MigrationStep.QUEUED:
+            return self._dispatcher.has_turn(migration)
+        return step in {MigrationStep.PLACING, MigrationStep.EVICTING}
 
     def _observe(self, migration: Migration) -> Observation:
         state, group = self._runtime.current, self._dispatcher.group(migration)
@@ -175,6 +195,7 @@ class Reconciler:
             confirmed, nodes = await asyncio.gather(
                 self._confirmed(observation), self._read_live(observation)
             )
+            await self._revalidator.prepare(observation.migration)
             observation = replace(self._observe(observation.migration), nodes=nodes, **confirmed)
             if observation.migration.status.handover is Handover.EVICT:
                 observation = replace(observation, no_room=self._revalidator.no_room(observation.migration))
@@ -201,11 +222,7 @@ class Reconciler:
         if not depends_on_webhook(observation):
             return {}
         found = await self._webhook.confirm(observation.migration.namespace)
-        return {
-            "is_steered": found.steers,
-            "is_guarded": found.guards,
-            "webhook_problem": found.problem,
-        }
+        return {"is_steered": found.steers, "is_guarded": found.guards, "webhook_problem": found.problem}
 
     async def _read_live(self, observation: Observation) -> Mapping[str, NodeRecord]:
         """Read both pods, and return the nodes of the observation with the target node as it is now.
@@ -296,8 +313,9 @@ class Reconciler:
             return None, None
         if newest.resource_version == recorded.resource_version:
             return recorded, current
-        if newest.status != recorded.status:
-            # Another process continues it, or this one has written its status.
+        if newest.status != recorded.status or step_of(current) is MigrationStep.CHECKING:
+            # Another process continues it, or this one has written its status. Or its finalizer was added,
+            # which may take long: it is checked again, against the cluster as it is now.
             return newest, newest
         return newest, msgspec.structs.replace(newest, status=current.status)
 
@@ -363,7 +381,7 @@ def _is_irreversible(observation: Observation, decision: Decision) -> bool:
         if isinstance(decision.effect, DeleteCopy):
             return observation.target is not None and observation.target.is_ready
         return decision.effect.irreversible or (is_evicting and isinstance(decision.effect, UnlabelSource))
-    return is_evicting and isinstance(decision, Transition) and decision.event is not Trigger.SOURCE_LEFT
+    return is_evicting and isinstance(decision, Transition) and decision.trigger is not Trigger.SOURCE_LEFT
 
 
 def _ends_rollback_without_copy(observation: Observation, decision: Decision) -> bool:

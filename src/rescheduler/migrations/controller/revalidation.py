@@ -10,8 +10,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, TypedDict
 
-import numpy as np
-
 from rescheduler.api.podmigration import (
     MANUAL,
     ControllerReference,
@@ -31,6 +29,7 @@ from rescheduler.kube.informer import Informer
 from rescheduler.migrations.controller.observation_builder import migration_at, running_migrations, target_of
 from rescheduler.migrations.observation import RevalidationOutcome, RevalidationResult
 from rescheduler.migrations.runtime_state import RuntimeStateHolder
+from rescheduler.planner.available_nodes import least_loaded_node
 from rescheduler.planner.handover_choice import HandoverChoice
 from rescheduler.planner.plan import Move, Rejection
 from rescheduler.planner.plan_builder import validate_move
@@ -38,7 +37,6 @@ from rescheduler.planner.protections.eligibility import Eligibility
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.workload_availability import Preemption
 from rescheduler.rules.placement import Placement
-from rescheduler.rules.taint_toleration import LastChoiceNodes, preferred
 
 __all__ = [
     "TEMPORARY_REASONS",
@@ -113,6 +111,12 @@ class Revalidation:
         """What the pods of running migrations request, by key, for when pod and successor are not there."""
         self._priorities = PodPriorities(cluster.watched.pods.informer)
 
+    async def prepare(self, migration: Migration) -> None:
+        """Freeze the cluster as it is now, unless nothing will be asked of it."""
+        begins = migration.status.phase is MigrationPhase.PENDING
+        if begins or migration.status.handover is Handover.EVICT or self._is_above_others(migration):
+            await self._cluster.refresh()
+
     def revalidate(
         self, migration: Migration, has_room_at: Callable[[str], bool] = lambda _: True
     ) -> RevalidationResult:
@@ -145,7 +149,7 @@ class Revalidation:
             return self._without_target(placement, row, choice)
         if rejection is not None:
             return self._no(migration, snapshot, rejection)
-        target = move.target or _least_loaded_node(placement, row, choice.handover, policy, has_room_at)
+        target = move.target or least_loaded_node(placement, row, choice.handover, policy, has_room_at)
         self._approved[migration.key] = pod.key, target
         return RevalidationResult(
             RevalidationOutcome.APPROVED, choice.handover, target, _controller_of(pod), message=choice.why
@@ -178,8 +182,7 @@ class Revalidation:
     def may_preempt(self, migration: Migration) -> str:
         """Return which pod one more pod like the source could preempt now; empty if none. Until the copy is
         placed, that pod is the copy itself, which must not be scheduled if its room was taken."""
-        pod = self._cluster.watched.pods.get(migration.pod_key)
-        if pod is None or pod.shape.never_preempts or not self._priorities.any_below(pod.priority):
+        if not self._is_above_others(migration):
             return ""
         snapshot = self._cluster.present()
         row = snapshot.pods.row.get(migration.pod_key)
@@ -190,6 +193,11 @@ class Revalidation:
         if pending is None or snapshot.pods.node[pending] != NO_ROW:
             pending = NO_ROW
         return Preemption(snapshot, unreserved=pending).by_another(row)
+
+    def _is_above_others(self, migration: Migration) -> bool:
+        """Return whether a pod like the source could preempt any pod at all."""
+        pod = self._cluster.watched.pods.get(migration.pod_key)
+        return pod is not None and not pod.shape.never_preempts and self._priorities.any_below(pod.priority)
 
     def no_room(self, migration: Migration) -> str:
         """Return why the replacement of its pod would find no node now, in words; empty if it would find one.
@@ -352,28 +360,6 @@ def _move(migration: Migration, present: Handover) -> Move:
         reason=spec.reason,
         gain=0.0,
     )
-
-
-def _least_loaded_node(
-    placement: Placement, row: int, handover: Handover, policy: Policy, has_room_at: Callable[[str], bool]
-) -> str:
-    """Return the least loaded node that can take the pod, if possible without worsening a spread constraint.
-
-    Nodes that are removed soon, or tainted PreferNoSchedule, only if there are no others.
-
-    Nodes to which as many pods move as allowed come last: they would make the move wait.
-    """
-    nodes = placement.snapshot.nodes
-    fits = placement.fits(row, source_stays=handover.source_stays) & open_nodes(placement.snapshot, policy)
-    tolerations = placement.snapshot.pods.records[row].constraints.tolerations
-    last_choice = LastChoiceNodes(placement.snapshot, policy).of(tolerations, balancing=False)
-    candidates = np.flatnonzero(placement.keeping_spread(row, preferred(fits, last_choice)))
-    load = placement.load_with(row, candidates).tolist()
-    _, _, best = min(
-        (not has_room_at(nodes.records[node].name), percent, node)
-        for percent, node in zip(load, candidates.tolist(), strict=True)
-    )
-    return nodes.records[best].name
 
 
 def _controller_of(pod: PodRecord) -> ControllerReference | None:

@@ -222,18 +222,22 @@ class RecoveryController:
             self._router.enqueue_pods_of_lost_nodes()
             return None
         if key == SUSPECT_NODES_KEY:
-            self._publish_report()
+            await self._publish_report()
             return None
         if not self._cluster.is_fresh:
             # Nothing is started from stale caches.
             return self._now().timestamp() + _ASK_AGAIN_S
         seen, check_again_at_s = await self._reconciler.reconcile(key)
         if self._examinations.observe(key, seen):
-            self._publish_report()
+            await self._publish_report()
         return check_again_at_s
 
-    def _publish_report(self) -> None:
+    async def _publish_report(self) -> None:
         report = self.report()
+        if report.suspects:
+            # Others may have started there since the last snapshot, which may be that of the last check.
+            await self._cluster.refresh()
+            report = self.report()
         self._recovery_events.suspects(report.suspects)
         self._listener.failing(report.failing)
         self._listener.suspects(report.suspect_nodes)

@@ -194,9 +194,9 @@ class LoadModel:
         return self.amount[pods], 2 * self.weight[at] * self.deviation[at], self._weight_squared[at]
 
 
-EVEN = 0.08
+EVEN = 0.06
 """Percentage points off the mean, on average over nodes and resources, that are not worth a move."""
-NEGLIGIBLE = EVEN**2
+NEGLIGIBLE = 0.0064
 """The largest gain that is not worth a move, in squared percentage points."""
 SAMPLE = 32
 """The rules are asked about all nodes for this many pods, then for one in this many of those that follow."""

@@ -114,6 +114,8 @@ class _Choice:
 
 
 ROUNDS = 6
+WORTH_DESCENDING = 0.1
+"""What a round of the first descent must take off the unevenness for another one to follow."""
 WORTH_RELAXING = 0.1
 """What a loosening must take off the unevenness for another one to follow."""
 RELAXATIONS = (0.05, 0.03, 0.01)
@@ -135,7 +137,8 @@ TRIALS = 80
 def search_moves(assignment: Assignment) -> None:
     """Search moves until the load is inside the threshold, or as even as the limit allows."""
     is_small = len(assignment.bounds.receives) <= SMALL
-    descend(assignment)
+    # What takes off little by one move at a time takes off more by exchanges, in fewer rounds.
+    descend(assignment, worth_a_round=0.0 if is_small else WORTH_DESCENDING)
     if assignment.balanced:
         return
     improve_moves(assignment)

@@ -35,11 +35,19 @@ NEAR = 1.05
 """Gains within this factor count as equal: there the lower priority moves first."""
 
 
-def descend(assignment: Assignment) -> None:
-    """Make single moves until the limit, the threshold, or no move that gains."""
+def descend(assignment: Assignment, worth_a_round: float = 0.0) -> None:
+    """Make single moves until the limit, the threshold, or no move that gains.
+
+    It also ends after a round that takes off less than `worth_a_round` of the unevenness.
+    """
     content = np.zeros(len(assignment.home), np.bool_)
     failed_tries = 0
+    before = np.inf
     while assignment.moves < assignment.bounds.limit and not assignment.balanced:
+        uneven = assignment.load_model.squared_deviation
+        if before - uneven < worth_a_round * uneven:
+            return
+        before = uneven
         assignment.load_model.recompute_mean()
         sinks = _coldest(assignment)
         for sources in _batches(assignment):

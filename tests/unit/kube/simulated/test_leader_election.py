@@ -109,6 +109,18 @@ async def test_the_second_waits_as_long_as_the_first_renews(server, candidate):
             assert first.is_held
 
 
+async def test_who_waits_says_once_for_whom(server, candidate, caplog):
+    """A replica that stands by would otherwise log nothing after its start."""
+    caplog.set_level("INFO", "rescheduler")
+    (first, _), (second, _) = candidate("first"), candidate("second")
+    async with first.running():
+        await first.acquired()
+        async with second.running():
+            await asyncio.sleep(60)
+    waiting = [each.facts["holder"] for each in caplog.records if each.event == "LeaseHeld"]
+    assert waiting == ["first"]
+
+
 async def test_a_lease_that_is_given_back_is_taken_at_the_next_try(server, candidate, client):
     first, _ = candidate("first")
     second, _ = candidate("second")

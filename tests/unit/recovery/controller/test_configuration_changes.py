@@ -108,3 +108,30 @@ async def test_a_suspect_node_after_a_restart(make_recovery, connect):
         await until(lambda: not received.suspect_nodes)
     page = await recovery.client.list(EVENTS, namespace="default")
     assert len([each for each in page.items if each["reason"] == "SuspectNode"]) == 1, "reported once"
+
+
+async def test_a_node_on_which_new_pods_have_started_is_not_suspect_any_more(make_recovery, connect):
+    """The report counts the pods that are there now, not those of the last check."""
+    recovery = await make_recovery(nodes=4)
+    other = await recovery.in_another_namespace()
+    broken = recovery.sandbox.nodes[0]
+    recovery.breaks(broken)
+    workloads = ((recovery, "web"), (recovery, "api"), (other, "db"))
+    for tenant, name in workloads:
+        await tenant.workload_on(broken, "Deployment", retries="3", name=name)
+    async with recovery.recovering():
+        for tenant, name in workloads:
+            await tenant.until_well(name=name)
+    policy = replace(recovery.policy, rescheduling_interval=timedelta(hours=2))
+    async with recovering(connect(), policy, "moves", recovery.now) as received:
+        await until(lambda: [each.node for each in received.suspect_nodes] == [broken])
+        recovery.breaks()
+        tenant = other
+        for _ in range(2):
+            tenant = await tenant.in_another_namespace()
+            await tenant.workload_on(broken, "Deployment")
+            await tenant.until_well()
+        received.use(
+            replace(policy, failed_pods=replace(policy.failed_pods, recovery_window=timedelta(hours=9)))
+        )
+        await until(lambda: not received.suspect_nodes)
