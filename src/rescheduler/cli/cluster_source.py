@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from rescheduler.cli.terminal import echo, echo_lines, terminal_of, wrapped
+from rescheduler.cli.terminal import echo_lines, terminal_of, wrapped
 
 if TYPE_CHECKING:
     from rescheduler.cluster.pod_record import PodRecord
@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from rescheduler.config.policy import Configuration, Policy
     from rescheduler.install.cluster_installation import InstalledConfiguration
     from rescheduler.kube.client import Client
+    from rescheduler.kube.codecs.codec import ListPage
+
 __all__ = [
     "EXIT_ERROR",
     "EXIT_USAGE_ERROR",
     "ClusterSource",
     "exit_with_error",
     "print_note",
+    "print_words",
     "read_input_file",
     "saved_reading",
 ]
@@ -70,12 +73,16 @@ class ClusterSource:
         A plan that the daemon would not make is misleading. Prints which configuration is used.
         """
         if self.config is not None:
-            _print_words(f"Using the configuration in {self.config}.")
+            print_words(f"Using the configuration in {self.config}.")
         if self.config is not None or self.saved is not None or self.defaults:
             return self.configuration()
-        found, why_not = self._installed_configuration()
+        found: tuple[InstalledConfiguration | None, str] = self.with_client(None, _installed_configuration)
+        return self._configuration_of(*found)
+
+    def _configuration_of(self, found: "InstalledConfiguration | None", why_not: str) -> "Configuration":
+        """Return the configuration of the installed daemon, or the defaults, and print which."""
         if found is None:
-            _print_words(f"Using the default configuration: {why_not}.")
+            print_words(f"Using the default configuration: {why_not}.")
             return self.configuration()
         from rescheduler.config.config_loader import load_content  # noqa: PLC0415
 
@@ -84,7 +91,7 @@ class ClusterSource:
             found.source,
             "To use another one, specify --config or --defaults.",
         )
-        _print_words(f"Using the configuration of the installed daemon ({found.source}).")
+        print_words(f"Using the configuration of the installed daemon ({found.source}).")
         election = loaded.leader_election
         return replace(
             loaded,
@@ -95,25 +102,36 @@ class ClusterSource:
             ),
         )
 
-    def _installed_configuration(self) -> "tuple[InstalledConfiguration | None, str]":
-        """Return the daemon's configuration, or None and the reason."""
+    def read_configured(
+        self,
+        configure: "Callable[[Configuration], Configuration]",
+        *,
+        meanwhile: Sequence[str] = (),
+    ) -> "tuple[Configuration, Snapshot, WebhookProbeResult]":
+        """Return what `configure` makes of the effective configuration, and what `read_snapshot` returns.
 
-        async def read(client: "Client") -> "tuple[InstalledConfiguration | None, str]":
-            from rescheduler.config.policy import LeaderElection  # noqa: PLC0415
-            from rescheduler.install.cluster_installation import (  # noqa: PLC0415
-                AmbiguousInstallation,
-                read_installed_configuration,
-            )
-            from rescheduler.kube.errors import Forbidden, NotFound  # noqa: PLC0415
+        Pods are requested before anything else, because the server needs longest for them: the configuration
+        is looked up, and modules are imported, while it answers.
+        """
+        if self.saved is not None or self.config is not None or self.defaults:
+            configuration = configure(self.effective_configuration())
+            return configuration, *self.read_snapshot(configuration, meanwhile=meanwhile)
 
+        async def read(client: "Client") -> "tuple[Configuration, ClusterReading]":
+            from rescheduler.cluster.codecs.record_resources import PODS  # noqa: PLC0415
+
+            pods = asyncio.ensure_future(client.list(PODS, version="0"))
             try:
-                found = await read_installed_configuration(client, LeaderElection().resource_name)
-            except (AmbiguousInstallation, Forbidden, NotFound) as error:
-                return None, str(error).rstrip(".")
-            return found, "rescheduler is not installed in this cluster"
+                await asyncio.to_thread(_import, _READING_MODULES)
+                configuration = configure(self._configuration_of(*await _installed_configuration(client)))
+                return configuration, await _read_cluster(client, configuration, meanwhile, pods)
+            finally:
+                pods.cancel()
+                await asyncio.gather(pods, return_exceptions=True)
 
-        found: tuple[InstalledConfiguration | None, str] = self.with_client(None, read)
-        return found
+        with _without_garbage_collection():
+            configuration, reading = self.with_client(None, read)
+            return configuration, *self._snapshot_of(reading, configuration)
 
     def read_snapshot(
         self,
@@ -133,19 +151,26 @@ class ClusterSource:
                 )
                 reading = saved_reading(raw, source, configuration.policy)
             else:
-                reading = self._read_cluster(configuration, meanwhile)
-            from rescheduler.cluster.sources.cluster_kinds import snapshot_of  # noqa: PLC0415
+                reading = self.with_client(
+                    configuration, lambda client: _read_cluster(client, configuration, meanwhile)
+                )
+            return self._snapshot_of(reading, configuration, more_pods)
 
-            if self.now is not None:
-                reading.now_s = self.now.timestamp()
-            for note in reading.notes:
-                print_note(note)
-            for pod in more_pods:
-                reading.state.apply_pod(pod)
-            webhook = reading.webhook
-            if configuration.policy.scheduler_extender:
-                webhook = webhook._replace(steers=True)
-            return snapshot_of(reading, configuration.policy), webhook
+    def _snapshot_of(
+        self, reading: "ClusterReading", configuration: "Configuration", more_pods: "Sequence[PodRecord]" = ()
+    ) -> "tuple[Snapshot, WebhookProbeResult]":
+        from rescheduler.cluster.sources.cluster_kinds import snapshot_of  # noqa: PLC0415
+
+        if self.now is not None:
+            reading.now_s = self.now.timestamp()
+        for note in reading.notes:
+            print_note(note)
+        for pod in more_pods:
+            reading.state.apply_pod(pod)
+        webhook = reading.webhook
+        if configuration.policy.scheduler_extender:
+            webhook = webhook._replace(steers=True)
+        return snapshot_of(reading, configuration.policy), webhook
 
     def anonymized(self, configuration: "Configuration") -> "ClusterSource":
         """Return the same cluster without its names, as a saved one; exit if it can't be read."""
@@ -155,13 +180,16 @@ class ClusterSource:
             export_of_live,
         )
 
+        policy = configuration.policy
         if self.saved is not None:
             raw, source = read_input_file(self.saved)
-            saved_reading(raw, source, configuration.policy)  # which exits if the file is invalid
+            saved_reading(raw, source, policy)  # which exits if the file is invalid
             export = export_of_file(raw, source=source)
         else:
-            export = self.with_client(configuration, export_of_live)
-        content = encode_export(export.without_names(), "anonymized.json")
+            export = self.with_client(configuration, lambda client: export_of_live(client, policy))
+        # The plan names these metrics, and without their names it could not find their values.
+        metrics = [each.name for each in policy.custom_metrics]
+        content = encode_export(export.without_names(metrics), "anonymized.json")
         return replace(self, saved="anonymized", content=content)
 
     def default_namespace(self) -> str:
@@ -172,6 +200,14 @@ class ClusterSource:
 
         with _exit_on_cluster_error():
             return cluster_config.load_cluster_access(self.kubeconfig, self.context).namespace
+
+    def address(self) -> str:
+        """Return which live cluster this is: the server, and where its address is from."""
+        from rescheduler.kube.access import cluster_config  # noqa: PLC0415
+
+        with _exit_on_cluster_error():
+            access = cluster_config.load_cluster_access(self.kubeconfig, self.context)
+        return f"{access.server}, {access.source}"
 
     def with_client(self, configuration: "Configuration | None", use: Callable[["Client"], Any]) -> Any:
         """Await `use` with a client, close the client, and return the result."""
@@ -202,27 +238,59 @@ class ClusterSource:
         with _exit_on_cluster_error():
             return asyncio.run(used())
 
-    def _read_cluster(self, configuration: "Configuration", meanwhile: Sequence[str]) -> "ClusterReading":
-        async def read(client: "Client") -> "ClusterReading":
-            from rescheduler.cluster.sources.live_source import (  # noqa: PLC0415
-                gather_all,
-                probe_webhook_if_registered,
-                read_live,
-            )
-            from rescheduler.cluster.sources.usage_sources import usage_reader  # noqa: PLC0415
 
-            async with contextlib.AsyncExitStack() as stack:
-                usage = usage_reader(configuration.policy, client)
-                stack.push_async_callback(usage.close)
-                work: list[Coroutine[Any, Any, Any]] = [
-                    read_live(client, usage, meanwhile=meanwhile),
-                    probe_webhook_if_registered(client),
-                ]
-                reading: ClusterReading
-                reading, reading.webhook = await gather_all(work)
-                return reading
+_READING_MODULES = (
+    "rescheduler.install.cluster_installation",
+    "rescheduler.cluster.sources.usage_sources",
+    "rescheduler.cluster.sources.live_source",
+)
+"""Modules that reading a cluster needs once the first request is sent."""
 
-        reading: ClusterReading = self.with_client(configuration, read)
+
+def _import(modules: Sequence[str]) -> None:
+    for module in modules:
+        import_module(module)
+
+
+async def _installed_configuration(client: "Client") -> "tuple[InstalledConfiguration | None, str]":
+    """Return the daemon's configuration, or None and the reason."""
+    from rescheduler.config.policy import LeaderElection  # noqa: PLC0415
+    from rescheduler.install.cluster_installation import (  # noqa: PLC0415
+        AmbiguousInstallation,
+        read_installed_configuration,
+    )
+    from rescheduler.kube.errors import Forbidden, NotFound  # noqa: PLC0415
+
+    try:
+        found = await read_installed_configuration(client, LeaderElection().resource_name)
+    except (AmbiguousInstallation, Forbidden, NotFound) as error:
+        return None, str(error).rstrip(".")
+    return found, "rescheduler is not installed in this cluster"
+
+
+async def _read_cluster(
+    client: "Client",
+    configuration: "Configuration",
+    meanwhile: Sequence[str],
+    pods: "asyncio.Future[ListPage[PodRecord]] | None" = None,
+) -> "ClusterReading":
+    """Read the cluster; `pods` is the list of its pods, if it was requested already."""
+    from rescheduler.cluster.sources.live_source import (  # noqa: PLC0415
+        gather_all,
+        probe_webhook_if_registered,
+        read_live,
+    )
+    from rescheduler.cluster.sources.usage_sources import usage_reader  # noqa: PLC0415
+
+    async with contextlib.AsyncExitStack() as stack:
+        usage = usage_reader(configuration.policy, client)
+        stack.push_async_callback(usage.close)
+        work: list[Coroutine[Any, Any, Any]] = [
+            read_live(client, usage, meanwhile=meanwhile, pods=pods),
+            probe_webhook_if_registered(client),
+        ]
+        reading: ClusterReading
+        reading, reading.webhook = await gather_all(work)
         return reading
 
 
@@ -300,14 +368,17 @@ def _exit_on_cluster_error() -> Iterator[None]:
 
 
 def print_note(message: str) -> None:
-    _print_words(f"note: {message}")
+    print_words(f"note: {message}")
 
 
-def _print_words(text: str) -> None:
-    """Print text to stderr; a terminal would break lines within a word."""
-    echo_lines(wrapped(terminal_of(sys.stderr), text, indent=""), err=True)
+def print_words(text: str, *, err: bool = True) -> None:
+    """Print lines, broken between words: a terminal would break them within a name."""
+    terminal = terminal_of(sys.stderr if err else sys.stdout)
+    for line in text.split("\n"):
+        indent = line[: len(line) - len(line.lstrip())]
+        echo_lines(wrapped(terminal, line.strip(), indent=indent) if line.strip() else [""], err=err)
 
 
 def exit_with_error(message: str, code: int) -> NoReturn:
-    echo(message, err=True)
+    print_words(message)
     sys.exit(code)

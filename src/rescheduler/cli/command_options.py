@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error, print_note
+from rescheduler.cli.terminal import echo
 
 if TYPE_CHECKING:
     from kubevalues.label_selectors import Selector
+    from rescheduler.cluster.pod_record import PodRecord
     from rescheduler.cluster.snapshot import Snapshot
 
 __all__ = [
     "cluster_and_config_options",
     "cluster_connection_options",
     "cluster_options",
+    "confirmed",
     "deployment_key",
     "effective_config_options",
     "existing_key",
@@ -29,10 +32,20 @@ __all__ = [
     "namespace_option",
     "near_names",
     "object_key",
+    "pods_of_deployment",
     "saved_cluster_options",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def confirmed(question: str, *, err: bool = False) -> bool:
+    """Ask the user and return the answer; Ctrl-C and the end of the input mean no."""
+    try:
+        return click.confirm(question, default=False, err=err)
+    except click.Abort:
+        echo(err=True)  # ends the line of the question
+        return False
 
 
 def _parse_time(_ctx: click.Context, _option: click.Parameter, value: str | None) -> datetime | None:
@@ -79,8 +92,8 @@ _TIME_OPTION = click.option(
 
 
 def cluster_options(command: F) -> F:
-    """Add the options for a live or saved cluster, passed as `cluster`."""
-    return _with_cluster_source(command, _CLUSTER_OPTIONS)
+    """Add the options for a live or saved cluster and its configuration, passed as `cluster`."""
+    return _with_cluster_source(command, (*_CLUSTER_OPTIONS, *_EFFECTIVE_CONFIG_OPTIONS))
 
 
 def cluster_and_config_options(command: F) -> F:
@@ -172,6 +185,22 @@ def deployment_key(name: str, namespace: str | None, cluster: ClusterSource) -> 
     return None
 
 
+def pods_of_deployment(key: str, snapshot: "Snapshot") -> list[str]:
+    """Return the keys of its pods; exit if there are none."""
+    namespace, _, name = key.partition("/")
+
+    def belongs(pod: "PodRecord") -> bool:
+        revision = pod.labels.get("pod-template-hash")
+        owner = pod.owner
+        is_ours = owner is not None and owner.kind == "ReplicaSet" and owner.name == f"{name}-{revision}"
+        return is_ours and pod.namespace == namespace and not pod.is_terminating
+
+    found = sorted(pod.key for pod in snapshot.pods.records if belongs(pod))
+    if not found:
+        exit_with_error(f"Deployment {key} not found, or it has no pods", EXIT_ERROR)
+    return found
+
+
 def label_selector(text: str) -> "Selector":
     """Parse the value of -l, as kubectl does."""
     from kubevalues.label_selectors import SelectorError  # noqa: PLC0415
@@ -205,8 +234,9 @@ def near_names(key: str, known: Collection[str]) -> str:
     name = key.rpartition("/")[2]
     elsewhere = sorted(each for each in known if "/" in key and each.endswith(f"/{name}"))
     if found := longer or elsewhere:
-        more = f" or {len(found) - 3} more" if len(found) > 3 else ""
-        return f"; did you mean {', '.join(found[:3])}{more}?"
+        shown = [*found[:3], f"{len(found) - 3} more"] if len(found) > 3 else found
+        first = ", ".join(shown[:-1])
+        return f"; did you mean {f'{first} or ' if first else ''}{shown[-1]}?"
     return did_you_mean(key, known)
 
 

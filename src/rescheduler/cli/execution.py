@@ -89,13 +89,20 @@ class Execution:
 
         async def used(client: "Client") -> T:
             async with self.watching(client, namespace=namespace) as rescheduler:
+                async with rescheduler.checking() as checker:
+                    await checker.measure()
                 return await use(rescheduler)
 
         return self.ask(used)
 
     @contextlib.asynccontextmanager
-    async def watching(self, client: "Client", *, namespace: str = "") -> AsyncIterator["Rescheduler"]:
-        """Yield a `Rescheduler` that has read the cluster, and watch it meanwhile."""
+    async def watching(
+        self, client: "Client", *, namespace: str = "", only: bool = False
+    ) -> AsyncIterator["Rescheduler"]:
+        """Yield a `Rescheduler` that has read the cluster, and watch it meanwhile.
+
+        With `only`, nothing is executed, and the cluster needs no PodMigration CRD.
+        """
         from rescheduler.daemon.components import Rescheduler, lease_key, own_namespace  # noqa: PLC0415
         from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder  # noqa: PLC0415
         from rescheduler.steering.webhook.webhook_presence import WebhookPresence  # noqa: PLC0415
@@ -105,7 +112,7 @@ class Execution:
         runtime = RuntimeStateHolder(RuntimeState(replace(self.configuration.policy, dry_run=False)))
         webhook = WebhookPresence(client, runtime)
         rescheduler = Rescheduler(client, self.configuration, lease_at=at, runtime=runtime, webhook=webhook)
-        async with webhook.running(), rescheduler.watching():
+        async with webhook.running(), rescheduler.watching(only=only):
             yield rescheduler
 
     def ask(self, use: Callable[["Client"], Awaitable[T]]) -> T:

@@ -57,6 +57,8 @@ def _by_plan(entries: Sequence[JournalEntry]) -> list[list[JournalEntry]]:
 def _plan_heading(entries: Sequence[JournalEntry], terminal: Terminal) -> Iterator[str]:
     newest = entries[0]
     by = f", requested by {newest.requested_by}" if newest.requested_by else ""
+    if newest.plan and not by:
+        by = ", made by the daemon"
     if not newest.plan:
         yield from map(terminal.bold, wrapped(terminal, f"Without a plan{by}", indent=""))
         return

@@ -1,11 +1,13 @@
 """The state of a move in one word and as a message, its changes as lines, and summaries of many moves."""
 
 import contextlib
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from kubevalues.duration import short_duration
 from rescheduler.api.podmigration import ConditionType, Handover, Migration, MigrationPhase
@@ -191,7 +193,7 @@ def failure_lines(moves: Sequence[MoveProgress]) -> Iterator[str]:
 def failure_remedy(progress: MoveProgress) -> str:
     """Return what to do about a move that was not made."""
     if progress.cancelled_because:  # its PodMigration is gone: there is nothing to look at
-        return f"It was not finished: {progress.cancelled_because}. To move the pod, run the command again."
+        return f"Reason: {progress.cancelled_because}. To move the pod, run the command again."
     failure = progress.migration.status.failure if progress.migration is not None else ""
     namespace, _, name = progress.key.partition("/")
     return meaning_and_remedy(failure)[1] or f"For details, run: rescheduler migrations -n {namespace} {name}"
@@ -287,9 +289,20 @@ def line_printer(terminal: Terminal, *, to_stderr: bool) -> Callable[[str], obje
     def print_line(line: str) -> None:
         # Styles would count as columns.
         shown = line if terminal.colour else broken_between_words(line, terminal)
-        echo(shown, err=to_stderr, color=terminal.colour)
+        try:
+            echo(shown, err=to_stderr, color=terminal.colour)
+        except BrokenPipeError:
+            # Ctrl-C ends the reader of a pipe, too, and running moves must still be followed to their end.
+            _discard_output(sys.stderr if to_stderr else sys.stdout)
 
     return print_line
+
+
+def _discard_output(stream: TextIO) -> None:
+    """Write what follows to nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def broken_between_words(line: str, terminal: Terminal) -> str:

@@ -1,12 +1,14 @@
-"""A plan as text."""
+"""A plan as text, and simulated checks with their plans."""
 
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
+from kubevalues.duration import short_duration
+from rescheduler.cli.move_status import STATE_COLOURS, move_state, moves_summary
 from rescheduler.cli.terminal import (
     Cell,
     Terminal,
-    abbreviated_list,
     counted,
     load_change_lines,
     table,
@@ -18,10 +20,16 @@ from rescheduler.planner.plan import Move, NodeLoadChange, Plan, Rejection
 from rescheduler.planner.plan_json import summary_of
 from rescheduler.planner.reasons import meaning_and_remedy
 
-__all__ = ["plan_lines"]
+if TYPE_CHECKING:
+    from rescheduler.cli.simulated_checks import SimulatedCheck
+
+__all__ = ["NodeLoads", "plan_lines", "shown_resources", "simulated_check_lines", "simulation_summary_lines"]
+
+NodeLoads = Mapping[str, Mapping[str, float]]
+"""Loads by node and resource, in percent of allocatable."""
 
 _WIDE = 120
-_MIN_REASON = 20
+_MIN_REASON = 30
 _FEW_NODES = 12
 _MOST_NODES = 20
 _SHOWN = ("cpu", "memory")
@@ -93,10 +101,12 @@ def _moves(moves: Sequence[Move], terminal: Terminal) -> Iterator[str]:
     ]
     heads = ("WAVE", "POD", "FROM", f"{terminal.arrow} TO", "STRATEGY", "HANDOVER", "REASON")
     *names, reasons = table_widths(heads, rows)
-    if terminal.is_narrower_than(max(_WIDE, sum(names) + 2 * len(names) + min(reasons, _MIN_REASON))):
+    longest_word = max(len(word) for move in moves for word in (*_reason(move).split(), ""))
+    room = min(reasons, max(_MIN_REASON, longest_word))
+    if terminal.is_narrower_than(max(_WIDE, sum(names) + 2 * len(names) + room)):
         yield from _moves_with_details(moves, terminal)
     else:
-        yield from table(terminal, heads, rows, shrinking=(6,))
+        yield from table(terminal, heads, rows)
 
 
 def _moves_with_details(moves: Sequence[Move], terminal: Terminal) -> Iterator[str]:
@@ -211,14 +221,94 @@ def _one_reason(reason: str, rejections: list[Rejection], count: int, terminal: 
     meaning, remedy = meaning_and_remedy(reason)
     if meaning:
         yield from wrapped(terminal, meaning, indent=indent)
-    names = [each.subject for each in rejections if each.subject]
-    if terminal.width is None:
-        for each in rejections:
-            yield f"{indent}{each.subject}{': ' if each.subject else ''}{each.detail}"
-    elif names:
-        if count > 1 or not rejections[0].detail:
-            yield from wrapped(terminal, abbreviated_list(names, count, most=_EXAMPLES), indent=indent)
-        if rejections[0].detail:
-            yield from wrapped(terminal, f"{rejections[0].subject}: {rejections[0].detail}", indent=indent)
+    shown = rejections if terminal.width is None else rejections[:_EXAMPLES]
+    for each in shown:
+        words = ": ".join(filter(None, (each.subject, each.detail)))
+        yield from wrapped(terminal, words, indent=indent)
+    if terminal.width is not None and count > len(shown):
+        yield f"{indent}and {count - len(shown)} more"
     if remedy:
         yield from (terminal.dim(line) for line in wrapped(terminal, remedy, indent=indent))
+
+
+# --- simulated checks
+
+
+def simulated_check_lines(check: "SimulatedCheck", terminal: Terminal) -> Iterator[str]:
+    """Yield the plan of one check and the changes of its moves."""
+    moves = counted(len(check.plan.moves), "move") if check.plan.moves else "nothing to move"
+    yield terminal.bold(f"Check {check.number} at {check.at:%H:%M:%S}: {moves}") + terminal.dim(
+        f"  {_spreads(check.before)}"
+    )
+    for change in check.plan.changes:
+        yield f"  {change.change} {change.node} ({change.strategy}): {change.reason}"
+    shown_states: dict[str, tuple[str, str]] = {}
+    for update in check.course:
+        state, words = move_state(update.progress)
+        # A move changes more often than the words about it.
+        repeated = shown_states.get(update.progress.move.pod) == (state, words)
+        if repeated or (state in {"Planned", "Pending"} and not words):
+            continue
+        shown_states[update.progress.move.pod] = (state, words)
+        after = short_duration(timedelta(seconds=round((update.at - check.at).total_seconds())))
+        move, migration = update.progress.move, update.progress.migration
+        target = (migration.target_node if migration else "") or move.target or "?"
+        shown = terminal.styled(state, {"fg": STATE_COLOURS[state]}) if state in STATE_COLOURS else state
+        message = f": {words}" if words else ""
+        yield f"  {'+' + after:>6}  {move.pod}  {move.source} {terminal.arrow} {target}  {shown}{message}"
+
+
+def simulation_summary_lines(course: Sequence["SimulatedCheck"], terminal: Terminal) -> Iterator[str]:
+    """Yield the result of all checks."""
+    first, last = course[0], course[-1]
+    moves = [progress for check in course for progress in check.moves]
+    took = short_duration(timedelta(seconds=round((last.until - first.at).total_seconds())))
+    yield ""
+    yield terminal.bold(f"After {counted(len(course), 'check')}, {took}: {moves_summary(moves)}")
+    yield f"{_spreads(first.before)} {terminal.arrow} {_spreads(last.after)}"
+    yield from _node_changes(first.before, last.after, terminal)
+    yield from _refused_lines(last.plan, terminal)
+
+
+def _node_changes(before: NodeLoads, after: NodeLoads, terminal: Terminal) -> Iterator[str]:
+    changed = [name for name in after if after[name] != before.get(name)]
+    resources = shown_resources(before)
+    shown = [
+        (
+            name,
+            {each: (before.get(name, {}).get(each, 0.0), after[name].get(each, 0.0)) for each in resources},
+        )
+        for name in changed[:_MOST_NODES]
+    ]
+    if shown:
+        yield ""
+        yield from load_change_lines(terminal, resources, shown)
+    if len(changed) > _MOST_NODES:
+        yield terminal.dim(f"and {counted(len(changed) - _MOST_NODES, 'other node')}")
+
+
+def _refused_lines(plan: Plan, terminal: Terminal) -> Iterator[str]:
+    """Yield why the last check did not move other pods."""
+    if not plan.refused_counts:
+        return
+    yield ""
+    yield terminal.bold("Not moved")
+    for reason, count in sorted(plan.refused_counts.items(), key=lambda each: (-each[1], each[0])):
+        text = f"{reason}: {meaning_and_remedy(reason)[0]}"
+        yield from wrapped(terminal, text, first=f"  {count:>4}  ", indent=" " * 8)
+
+
+def _spreads(loads: NodeLoads) -> str:
+    parts = []
+    for name in shown_resources(loads):
+        found = [each[name] for each in loads.values() if name in each]
+        if found:
+            parts.append(f"{name} {min(found):.0f}% to {max(found):.0f}%")
+    return ", ".join(parts)
+
+
+def shown_resources(loads: NodeLoads) -> list[str]:
+    """Return which resources are shown: cpu, memory and custom metrics."""
+    return list(
+        dict.fromkeys([*_SHOWN, *(name for each in loads.values() for name in each if _is_shown(name))])
+    )

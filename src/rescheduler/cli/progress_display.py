@@ -11,13 +11,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final, TextIO
+from typing import Any, ClassVar, Final, TextIO
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
-from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.segment import Segment
 from rich.spinner import Spinner
@@ -46,6 +44,7 @@ from rescheduler.migrations.controller.plan_execution import MoveProgress
 from rescheduler.migrations.transition_table import MigrationStep
 
 __all__ = [
+    "AnyDrainDisplay",
     "DrainDisplay",
     "LiveDrainDisplay",
     "LiveProgressDisplay",
@@ -78,7 +77,7 @@ _SYMBOL_WIDTH: Final = 2
 _STEP_WIDTH: Final = max(map(len, MigrationStep))
 _AGE_WIDTH: Final = 6
 _MIN_MESSAGE: Final = 16
-_LINES_AROUND: Final = 4
+_LINES_AROUND: Final = 3
 _FINAL_STATE_SYMBOLS: Final = {"Completed": "✓", "Failed": "✗", "Cancelled": "-"}
 
 
@@ -129,12 +128,16 @@ def _live_console(stream: TextIO, terminal: Terminal) -> SafeConsole | None:
 class LiveProgressDisplay(ProgressDisplay):
     """Redraws a bar per running move; finished moves scroll away."""
 
+    is_transient: ClassVar = True
+    """Whether the last frame is erased."""
+
     def __init__(self, console: Console, terminal: Terminal, settle_time: timedelta = timedelta()) -> None:
         super().__init__(terminal, _print_on_console(console), settle_time)
         self._console = console
         self._moves: Sequence[MoveProgress] = ()
         self._over: set[int] = set()
         self._spinner = Spinner("dots")
+        self._has_ended = False
 
     @contextlib.contextmanager
     def showing(self, moves: Sequence[MoveProgress]) -> Iterator[None]:
@@ -143,10 +146,13 @@ class LiveProgressDisplay(ProgressDisplay):
             console=self._console,
             get_renderable=self.frame,
             auto_refresh=False,
-            transient=True,
+            transient=self.is_transient,
         )
         with refreshed_on_loop(frames):
-            yield
+            try:
+                yield
+            finally:
+                self._has_ended = True
 
     def on_progress(self, progress: MoveProgress) -> None:
         state, words = move_state(progress)
@@ -165,30 +171,36 @@ class LiveProgressDisplay(ProgressDisplay):
         self._console.print(hanging)
 
     def interrupted(self) -> None:
-        """Add the notice to the following frames."""
+        """Add the notice to the following frames, except the last, which stays on the screen."""
         self.is_interrupted = True
 
     # -- a frame
 
     def frame(self) -> RenderableType:
-        lines: list[RenderableType] = [self._running_moves(), self._totals()]
-        if self.is_interrupted:
-            lines.append(Text(INTERRUPT_NOTICE, "yellow"))
-        return Group(*lines)
+        totals = self._totals()
+        notice = [Text(INTERRUPT_NOTICE, "yellow")] if self.is_interrupted and not self._has_ended else []
+        return Group(*self._running_moves(len(totals)), *totals, *notice)
 
-    def _running_moves(self) -> RenderableType:
+    def _running_moves(self, below: int) -> Iterator[RenderableType]:
+        """Yield the running moves that fit above so many lines."""
         begun = [self._live(progress) for progress in self._moves if _is_started(progress)]
+        if not begun:
+            return
         # Running moves first: those that wait may be cut off.
         begun.sort(key=lambda progress: move_state(progress)[0] == "Pending")
-        room = max(1, self._console.height - _LINES_AROUND)
+        room = max(1, self._console.height - below - _LINES_AROUND)
         pods = max((len(progress.move.pod) for progress in begun), default=0)
         names = pods + 1 + max((len(self._nodes(progress)) for progress in begun), default=0)
         age = max((len(move_age(progress)) for progress in begun), default=0)
         message = self._console.width - _SYMBOL_WIDTH - _BAR_WIDTH - _STEP_WIDTH - max(age, _AGE_WIDTH) - 3
         if message - names - 1 >= _MIN_MESSAGE:
-            return _with_rest(self._one_line_each(begun[:room], message - names - 1), len(begun) - room)
-        shown = self._that_fit(begun, room)
-        return _with_rest(self._several_lines_each(shown, message), len(begun) - len(shown))
+            shown = begun[:room]
+            yield self._one_line_each(shown, message - names - 1)
+        else:
+            shown = self._that_fit(begun, room)
+            yield self._several_lines_each(shown, message)
+        if hidden := len(begun) - len(shown):
+            yield Text(f"  and {hidden} more", "dim")
 
     def _one_line_each(self, moves: Sequence[MoveProgress], message: int) -> RenderableType:
         table = Table.grid(padding=(0, 1))
@@ -226,7 +238,7 @@ class LiveProgressDisplay(ProgressDisplay):
         is_one_line = _SYMBOL_WIDTH + len(pod) + 2 + len(nodes) <= self._console.width
         return f"{pod}  {nodes}" if is_one_line else f"{pod}\n{nodes}"
 
-    def _totals(self) -> RenderableType:
+    def _totals(self) -> Sequence[RenderableType]:
         moves = self._moves
         over = [progress for progress in moves if move_state(progress)[0] in _FINAL_STATE_SYMBOLS]
         made = sum(progress.is_completed for progress in over)
@@ -243,11 +255,11 @@ class LiveProgressDisplay(ProgressDisplay):
         words = ", ".join(parts)
         room = self._console.width - len(words) - len(self.elapsed) - 2
         if room < _MIN_BAR:
-            return Text.assemble((words, "bold"), " ", (self.elapsed, "dim"))
+            return [Text.assemble((words, "bold"), " ", (self.elapsed, "dim"))]
         line = Table.grid(padding=(0, 1))
         bar = ProgressBar(total=max(len(moves), 1), completed=done, width=min(_WIDE_BAR, room))
         line.add_row(Text(words, "bold"), bar, Text(self.elapsed, "dim"))
-        return line
+        return [line]
 
     def _nodes(self, progress: MoveProgress) -> str:
         target = (progress.migration.target_node if progress.migration else "") or progress.move.target or "?"
@@ -266,10 +278,6 @@ def _status(progress: MoveProgress, message: int) -> Iterator[RenderableType]:
     yield Text(cut_sentence(words, message), "yellow" if is_waiting else "")
 
 
-def _with_rest(shown: RenderableType, hidden: int) -> RenderableType:
-    return Group(shown, Text(f"  and {hidden} more", "dim")) if hidden > 0 else shown
-
-
 def _is_started(progress: MoveProgress) -> bool:
     return bool(progress.key) and move_state(progress)[0] not in _FINAL_STATE_SYMBOLS
 
@@ -284,7 +292,7 @@ def _duration_text(progress: MoveProgress) -> tuple[str, str]:
 _GAP: Final = 2
 _NODE_BAR_WIDTH: Final = 24
 _NODE_COUNT_WIDTH: Final = 32
-"""The width of the count beside the bar, with some room for the latest step."""
+"""The width of the count beside the bar."""
 
 NodeStates = Callable[[], Sequence[NodeInMaintenance]]
 
@@ -317,28 +325,28 @@ class DrainDisplay(ProgressDisplay):
         return self._reported_nodes.get(node.node) == node.message
 
 
-class LiveDrainDisplay(DrainDisplay):
-    """Redraws a bar per node."""
+class LiveDrainDisplay(LiveProgressDisplay):
+    """Redraws a bar per running move and one per node; finished moves scroll away."""
+
+    is_transient: ClassVar = False
 
     def __init__(self, console: Console, terminal: Terminal, settle_time: timedelta = timedelta()) -> None:
-        # The console does the styling.
-        super().__init__(replace(terminal, colour=False), _print_on_console(console), settle_time)
-        self._console = console
+        super().__init__(console, terminal, settle_time)
+        self._seen: dict[int, MoveProgress] = {}
         self._most: dict[str, int] = {}
-        self._moving: dict[str, MoveProgress] = {}
         self._now: NodeStates = tuple
 
     @contextlib.contextmanager
     def showing_nodes(self, now: NodeStates) -> Iterator[None]:
         self._now = now
-        with refreshed_on_loop(Live(console=self._console, get_renderable=self.frame, auto_refresh=False)):
+        with self.showing([*self._seen.values()]):
             yield
 
     def on_progress(self, progress: MoveProgress) -> None:
-        """Print failed moves and show the latest step of the running ones."""
-        if move_state(progress)[0] in {"Failed", "Cancelled"}:
-            super().on_progress(progress)
-        self._moving[progress.move.source] = progress
+        # A drain plans several times: its moves become known one by one.
+        self._seen[id(progress)] = progress
+        self._moves = [*self._seen.values()]
+        super().on_progress(progress)
 
     def on_nodes(self, nodes: Sequence[NodeInMaintenance]) -> None:
         """Do nothing: the bars read the state themselves."""
@@ -347,49 +355,33 @@ class LiveDrainDisplay(DrainDisplay):
         """Return whether the node is empty: the bars on the screen don't name remaining pods."""
         return not node.left
 
-    def interrupted(self) -> None:
-        self.is_interrupted = True
-
-    def frame(self) -> RenderableType:
+    def _totals(self) -> Sequence[RenderableType]:
         nodes = self._now()
         longest = max((len(node.node) for node in nodes), default=0)
         has_bars = self._console.width >= longest + _NODE_BAR_WIDTH + _NODE_COUNT_WIDTH
-        lines: list[RenderableType] = []
-        for node in nodes:
-            lines += self._node_lines(node, longest, has_bars=has_bars)
-        if self.is_interrupted:
-            lines.append(Text(INTERRUPT_NOTICE, "yellow"))
-        return Group(*lines)
+        return [self._node_line(node, longest, has_bars=has_bars) for node in nodes]
 
-    def _node_lines(
-        self, node: NodeInMaintenance, longest: int, *, has_bars: bool
-    ) -> Iterator[RenderableType]:
-        """Yield the line of a node, and the latest step of its pods below if it does not fit beside it."""
+    def _node_line(self, node: NodeInMaintenance, longest: int, *, has_bars: bool) -> RenderableType:
         most = self._most[node.node] = max(self._most.get(node.node, 0), node.left)
         gone = most - node.left
-        bar = ProgressBar(total=max(most, 1), completed=gone if most else 1, width=_NODE_BAR_WIDTH)
-        bars = (bar,) if has_bars else ()
-        count = f"{gone} of {most} pods moved" if has_bars else f"{gone}/{most} moved"
-        words, style = (self._latest_step(node.node), "dim") if node.left else ("empty", "green")
-        used = longest + len(count) + 2 * _GAP + (_NODE_BAR_WIDTH + _GAP) * has_bars
-        is_beside = used + len(words) <= self._console.width
+        cells: list[RenderableType] = [Text(node.node.ljust(longest), overflow="fold")]
+        if most and has_bars:
+            cells += [ProgressBar(total=most, completed=gone, width=_NODE_BAR_WIDTH)]
+        if most:
+            cells += [f"{gone} of {counted(most, 'pod')} moved" if has_bars else f"{gone}/{most} moved"]
+        if not node.left:
+            cells += [Text("empty", "green")]
         line = Table.grid(padding=(0, _GAP))
-        name = Text(node.node.ljust(longest), overflow="fold")
-        line.add_row(name, *bars, count, Text(words if is_beside else "", style))
-        yield line
-        if not is_beside:
-            yield Padding(Text(words, style, overflow="fold"), (0, 0, 0, _GAP))
+        line.add_row(*cells)
+        return line
 
-    def _latest_step(self, node: str) -> str:
-        if (latest := self._moving.get(node)) is None:
-            return ""
-        state, words = move_state(self._live(latest))
-        return f"{latest.move.pod}: {words or state}"
+
+AnyDrainDisplay = DrainDisplay | LiveDrainDisplay
 
 
 def drain_display_for(
     stream: TextIO, *, to_stderr: bool, settle_time: timedelta = timedelta()
-) -> DrainDisplay:
+) -> AnyDrainDisplay:
     """Return a live display if the stream is a terminal without log lines, else one of lines."""
     terminal = terminal_of(stream)
     if console := _live_console(stream, terminal):

@@ -1,4 +1,4 @@
-"""Runs the real rescheduler in a simulation of a saved cluster, in virtual time, and shows the result.
+"""Runs the real rescheduler in a simulation of a saved cluster, in virtual time.
 
 Client, informers, planner, controllers and webhook are the real ones; only the cluster is simulated. The
 simulation connects to nothing outside this process. It needs no Lease, as nothing else moves pods in it.
@@ -7,8 +7,8 @@ simulation connects to nothing outside this process. It needs no Lease, as nothi
 import asyncio
 import contextlib
 import statistics
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -16,24 +16,21 @@ from kubesim.admission.webhook_admission import WebhookEndpoint
 from kubesim.apiserver.api_server import ApiServer
 from kubesim.running_cluster import start_cluster
 from kubesim.virtual_time import LoopClock, run_virtual
-from kubevalues.duration import short_duration
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
-from rescheduler.cli.move_status import STATE_COLOURS, move_results, move_state, moves_summary
-from rescheduler.cli.terminal import Terminal, counted, echo_lines, load_change_lines, wrapped
+from rescheduler.cli.move_status import move_results
+from rescheduler.cli.plan_view import NodeLoads, shown_resources
 from rescheduler.cluster.object_meta import OwnerKey, owner_key
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
-from rescheduler.cluster.trusted_usage import RequestsOnlyReader, UsageReader
 from rescheduler.cluster.usage_readings import (
-    CustomReadings,
-    UsageByName,
+    MetricReadings,
     UsageOutcome,
     UsageReading,
     UsageReadings,
-    UsageUnavailable,
 )
-from rescheduler.config.policy import Configuration, LeaderElection
+from rescheduler.config.metric_settings import MetricSubject
+from rescheduler.config.policy import Configuration, LeaderElection, UsageSource
 from rescheduler.daemon.checker import CheckResult
 from rescheduler.daemon.components import Rescheduler
 from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, Object
@@ -43,15 +40,10 @@ from rescheduler.migrations.controller.plan_execution import MoveProgress, PlanE
 from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder, SteeringStatus
 from rescheduler.planner.plan import Plan
 from rescheduler.planner.plan_builder import node_load_percentages
-from rescheduler.planner.reasons import meaning_and_remedy
 from rescheduler.steering.steering_service import SteeringService
 from rescheduler.steering.webhook.webhook_configurations import GUARD_PATH, UrlAddress, webhook_configurations
 
-__all__ = ["simulate", "simulated_check_lines", "simulation_document", "simulation_summary_lines"]
-
-
-NodeLoads = Mapping[str, Mapping[str, float]]
-"""Loads by node and resource, in percent of allocatable."""
+__all__ = ["SimulatedCheck", "simulate", "simulation_document"]
 
 _LEFT_OUT: Final = frozenset(
     {"PodMetrics", "NodeMetrics", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "Lease"}
@@ -61,6 +53,7 @@ _SEED: Final = 1
 _MAX_CHECK_S: Final = 86_400.0
 """One day of virtual time: a move that is not finished by then never will be."""
 _SETTLING_S: Final = 10.0
+_MAX_TERMINATION_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +88,13 @@ def simulate(
     checks: int,
     usage: UsageOutcome,
     guarded: bool = False,
-    terminal: Terminal | None = None,
+    report: Callable[[SimulatedCheck], None],
 ) -> list[SimulatedCheck]:
     """Run the checks one after the other, from `start` on; not inside a running event loop.
 
-    Pods and their replacements keep the `usage` that was saved. `guarded` says whether the webhook guards
-    handovers; the simulation assumes that it steers replacements. Each check is printed to `terminal`.
+    Pods and their replacements keep the `usage` that was saved, and what they account for of custom metrics.
+    `guarded` says whether the webhook guards handovers; the simulation assumes that it steers replacements.
+    Each check is given to `report`.
     """
     loaded = [
         item
@@ -108,7 +102,7 @@ def simulate(
         if item["kind"] not in _LEFT_OUT and item["metadata"]["name"] != PODMIGRATION_CRD_NAME
     ]
     saved = _SavedInput(loaded, start, usage, SteeringStatus(steers=True, guards=guarded))
-    return run_virtual(_simulate(saved, configuration, checks, terminal))
+    return run_virtual(_simulate(saved, configuration, checks, report))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +119,7 @@ async def _simulate(
     cluster: _SavedInput,
     configuration: Configuration,
     checks: int,
-    terminal: Terminal | None,
+    report: Callable[[SimulatedCheck], None],
 ) -> list[SimulatedCheck]:
     done: list[SimulatedCheck] = []
     # Controllers reconcile everything once when they start and write what the file lacks.
@@ -139,12 +133,11 @@ async def _simulate(
         recovers = configuration.policy.failed_pods.enabled
         beside = (lambda: rescheduler.recovering().running()) if recovers else contextlib.nullcontext
         async with rescheduler.watching(), rescheduler.executing(beside):
-            reader = _reader(cluster.usage, rescheduler.cluster, now)
-            async with rescheduler.checking(reader) as loop:
+            played = _PlayedUsage(cluster.usage, rescheduler.cluster, now)
+            async with rescheduler.checking(played) as loop:
                 async for check in loop.checks():
-                    done.append(await _execute(check, rescheduler, now))
-                    if terminal is not None:
-                        echo_lines(simulated_check_lines(done[-1], terminal), color=terminal.colour)
+                    done.append(await _execute(check, rescheduler, played, now))
+                    report(done[-1])
                     if len(done) == checks:
                         break
     return done
@@ -192,9 +185,10 @@ class _InProcessWebhook:
 
 
 async def _execute(
-    check: CheckResult, rescheduler: Rescheduler, now: Callable[[], datetime]
+    check: CheckResult, rescheduler: Rescheduler, played: "_PlayedUsage", now: Callable[[], datetime]
 ) -> SimulatedCheck:
     course: list[MoveUpdate] = []
+    before = _loads(check.snapshot, played)
 
     def record(progress: MoveProgress) -> None:
         course.append(
@@ -210,153 +204,139 @@ async def _execute(
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_MAX_CHECK_S):
                 await run.run()
+    until = now()
+    await _source_pods_gone(run.moves, rescheduler.cluster)
     return SimulatedCheck(
         check.number,
         check.began,
-        now(),
+        until,
         check.plan,
         tuple(run.moves),
         tuple(course),
-        _loads(check.snapshot),
-        _loads(rescheduler.cluster.snapshot()),
+        before,
+        _loads(rescheduler.cluster.snapshot(), played),
     )
 
 
-def _loads(snapshot: Snapshot) -> NodeLoads:
+async def _source_pods_gone(moves: Iterable[MoveProgress], cluster: WatchedCluster) -> None:
+    """Wait until the pods that have moved have terminated: their load is still on their old nodes."""
+    moved = {progress.move.uid for progress in moves if progress.is_completed}
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_MAX_TERMINATION_S):
+            while any(pod.uid in moved for pod in cluster.watched.pods.informer):  # noqa: ASYNC110 - virtual time
+                await asyncio.sleep(1.0)
+
+
+def _loads(snapshot: Snapshot, played: "_PlayedUsage") -> NodeLoads:
+    custom = played.loads()
     return {
-        node.name: node_load_percentages(snapshot, row) for row, node in enumerate(snapshot.nodes.records)
+        node.name: node_load_percentages(snapshot, row) | dict(custom.get(node.name, {}))
+        for row, node in enumerate(snapshot.nodes.records)
     }
 
 
 # -- usage
 
 
-def _reader(usage: UsageOutcome, cluster: WatchedCluster, now: Callable[[], datetime]) -> UsageReader:
-    if isinstance(usage, UsageUnavailable) or not usage.pods:
-        return RequestsOnlyReader()
-    return _RepeatedUsage(usage, cluster, now)
+class _PodValues:
+    """The values of saved pods; a new pod has the average of its siblings."""
 
-
-@dataclass(slots=True)
-class _RepeatedUsage:
-    """Usage as it was saved; a new pod uses the average of its siblings."""
-
-    usage: UsageReadings
-    cluster: WatchedCluster
-    now: Callable[[], datetime]
-    _of_owners: dict[OwnerKey, UsageReading] = field(init=False)
-    _measured: dict[str, UsageReading] = field(init=False)
-
-    def __post_init__(self) -> None:
-        pods = list(self.cluster.watched.pods.informer)
-        self._measured = {pod.uid: self.usage.pods[pod.key] for pod in pods if pod.key in self.usage.pods}
-        by_owner: dict[OwnerKey, list[UsageReading]] = {}
+    def __init__(self, pods: Iterable[PodRecord], value: Callable[[PodRecord], float | None]) -> None:
+        self._own: dict[str, float] = {}
+        by_owner: dict[OwnerKey, list[float]] = {}
         for pod in pods:
-            if pod.owner is not None and pod.uid in self._measured:
-                by_owner.setdefault(owner_key(pod.namespace, pod.owner), []).append(self._measured[pod.uid])
-        self._of_owners = {owner: _mean(found) for owner, found in by_owner.items()}
+            if (found := value(pod)) is not None:
+                self._own[pod.uid] = found
+                if pod.owner is not None:
+                    by_owner.setdefault(owner_key(pod.namespace, pod.owner), []).append(found)
+        self._of_owners = {owner: statistics.fmean(found) for owner, found in by_owner.items()}
+
+    def of(self, pod: PodRecord) -> float | None:
+        own = self._own.get(pod.uid)
+        if own is None and pod.owner is not None:
+            return self._of_owners.get(owner_key(pod.namespace, pod.owner))
+        return own
+
+
+class _PlayedMetric:
+    """A custom metric as it was saved: pods take their values, and their shares of the value of the node,
+    with them. What no pod accounts for stays on its node."""
+
+    def __init__(
+        self, saved: MetricReadings, pods: list[PodRecord], cpu: Callable[[PodRecord], float]
+    ) -> None:
+        self._saved = saved
+        self._values = _PodValues(pods, lambda pod: saved.pods.get(pod.key))
+        whole: dict[str, float] = dict.fromkeys(saved.nodes, 0.0)
+        weight = (lambda pod: saved.pods.get(pod.key, 0.0)) if saved.metric.pod_query else cpu
+        for pod in pods:
+            if pod.node in whole:
+                whole[pod.node] += weight(pod)
+        self._fixed = {node: value for node, value in saved.nodes.items() if not whole[node]}
+
+        def share(pod: PodRecord) -> float | None:
+            return saved.nodes[pod.node] * weight(pod) / whole[pod.node] if whole.get(pod.node) else None
+
+        self._shares = _PodValues(pods, share)
+
+    def at(self, pods: Iterable[PodRecord]) -> MetricReadings:
+        """Return the values with the pods where they are now."""
+        nodes = {node: self._fixed.get(node, 0.0) for node in self._saved.nodes}
+        of_pods = {}
+        for pod in pods:
+            if pod.node in nodes:
+                nodes[pod.node] += self._shares.of(pod) or 0.0
+            if (value := self._values.of(pod)) is not None:
+                of_pods[pod.key] = value
+        return replace(self._saved, nodes=nodes, pods=of_pods)
+
+
+class _PlayedUsage:
+    """Implements `UsageReader`: usage and custom metrics as they were saved."""
+
+    def __init__(self, saved: UsageOutcome, cluster: WatchedCluster, now: Callable[[], datetime]) -> None:
+        self._saved, self._cluster, self._now = saved, cluster, now
+        used = saved.pods if isinstance(saved, UsageReadings) else {}
+        pods = self._pods()
+        self._cpu = _PodValues(pods, lambda pod: used[pod.key].cpu_millis if pod.key in used else None)
+        self._memory = _PodValues(pods, lambda pod: used[pod.key].memory_bytes if pod.key in used else None)
+
+        def cpu(pod: PodRecord) -> float:
+            measured = self._cpu.of(pod)
+            return pod.requests.cpu_millis if measured is None else measured
+
+        self._metrics = [_PlayedMetric(each, pods, cpu) for each in saved.custom.metrics]
 
     async def read(self) -> UsageOutcome:
-        at_s = self.now().timestamp()
-        found = {pod.key: self._used(pod) for pod in self.cluster.watched.pods.informer if pod.node}
-        pods: UsageByName = {
-            key: UsageReading(used.cpu_millis, used.memory_bytes, at_s) for key, used in found.items() if used
-        }
-        why = "a simulated cluster has no Prometheus"
-        notes = tuple(f"{each.metric.name} is not balanced: {why}" for each in self.usage.custom.metrics)
-        return UsageReadings(self.usage.source, pods, custom=CustomReadings(notes=notes))
+        pods, at_s = self._pods(), self._now().timestamp()
+        custom = replace(self._saved.custom, metrics=tuple(each.at(pods) for each in self._metrics))
+        found: dict[str, UsageReading] = {}
+        for pod in pods:
+            cpu, memory = self._cpu.of(pod), self._memory.of(pod)
+            if cpu is not None and memory is not None:
+                found[pod.key] = UsageReading(round(cpu), round(memory), at_s)
+        return UsageReadings(self._saved.source if found else UsageSource.REQUESTS, found, custom=custom)
 
     async def close(self) -> None:
         pass
 
-    def _used(self, pod: PodRecord) -> UsageReading | None:
-        known = self._measured.get(pod.uid)
-        if known is None and pod.owner is not None:
-            return self._of_owners.get(owner_key(pod.namespace, pod.owner))
-        return known
+    def loads(self) -> NodeLoads:
+        """Return the load of nodes by custom metrics, in percent. A snapshot leaves out nodes whose pods have
+        just moved, because real values are averages over minutes; these are not."""
+        found: dict[str, dict[str, float]] = {}
+        pods = self._pods()
+        for readings in (each.at(pods) for each in self._metrics):
+            metric, used = readings.metric, dict(readings.nodes)
+            if metric.per is MetricSubject.POD:
+                for pod in pods:
+                    used[pod.node] = used.get(pod.node, 0.0) + readings.pods.get(pod.key, 0.0)
+            for node, value in used.items():
+                if capacity := readings.capacities.get(node, metric.capacity):
+                    found.setdefault(node, {})[metric.name] = round(100 * value / capacity, 3)
+        return found
 
-
-def _mean(readings: list[UsageReading]) -> UsageReading:
-    count = len(readings)
-    return UsageReading(
-        round(sum(each.cpu_millis for each in readings) / count),
-        round(sum(each.memory_bytes for each in readings) / count),
-        readings[0].at_s,
-    )
-
-
-_SHOWN = ("cpu", "memory")
-_MOST_NODES = 20
-_BAR = 8
-
-
-def simulated_check_lines(check: SimulatedCheck, terminal: Terminal) -> Iterator[str]:
-    """Yield the plan of one check and the changes of its moves."""
-    moves = counted(len(check.plan.moves), "move") if check.plan.moves else "nothing to move"
-    yield terminal.bold(f"Check {check.number} at {check.at:%H:%M:%S}: {moves}") + terminal.dim(
-        f"  {_spreads(check.before)}"
-    )
-    for change in check.plan.changes:
-        yield f"  {change.change} {change.node} ({change.strategy}): {change.reason}"
-    shown_states: dict[str, tuple[str, str]] = {}
-    for update in check.course:
-        state, words = move_state(update.progress)
-        # A move changes more often than the words about it.
-        repeated = shown_states.get(update.progress.move.pod) == (state, words)
-        if repeated or (state in {"Planned", "Pending"} and not words):
-            continue
-        shown_states[update.progress.move.pod] = (state, words)
-        after = short_duration(timedelta(seconds=round((update.at - check.at).total_seconds())))
-        move, migration = update.progress.move, update.progress.migration
-        target = (migration.target_node if migration else "") or move.target or "?"
-        shown = terminal.styled(state, {"fg": STATE_COLOURS[state]}) if state in STATE_COLOURS else state
-        message = f": {words}" if words else ""
-        yield f"  {'+' + after:>6}  {move.pod}  {move.source} {terminal.arrow} {target}  {shown}{message}"
-
-
-def simulation_summary_lines(course: Sequence[SimulatedCheck], terminal: Terminal) -> Iterator[str]:
-    """Yield the result of all checks."""
-    first, last = course[0], course[-1]
-    moves = [progress for check in course for progress in check.moves]
-    took = short_duration(timedelta(seconds=round((last.until - first.at).total_seconds())))
-    yield ""
-    yield terminal.bold(f"After {counted(len(course), 'check')}, {took}: {moves_summary(moves)}")
-    yield f"{_spreads(first.before)} {terminal.arrow} {_spreads(last.after)}"
-    yield from _nodes(first.before, last.after, terminal)
-    yield from _not_moved_lines(last.plan, terminal)
-
-
-def _nodes(before: NodeLoads, after: NodeLoads, terminal: Terminal) -> Iterator[str]:
-    changed = [name for name in after if after[name] != before.get(name)]
-    shown = [
-        (name, {each: (before.get(name, {}).get(each, 0.0), after[name].get(each, 0.0)) for each in _SHOWN})
-        for name in changed[:_MOST_NODES]
-    ]
-    if shown:
-        yield ""
-        yield from load_change_lines(terminal, _SHOWN, shown)
-    if len(changed) > _MOST_NODES:
-        yield terminal.dim(f"and {counted(len(changed) - _MOST_NODES, 'other node')}")
-
-
-def _not_moved_lines(plan: Plan, terminal: Terminal) -> Iterator[str]:
-    """Yield why the last check did not move other pods."""
-    if not plan.refused_counts:
-        return
-    yield ""
-    yield terminal.bold("Not moved")
-    for reason, count in sorted(plan.refused_counts.items(), key=lambda each: (-each[1], each[0])):
-        text = f"{reason}: {meaning_and_remedy(reason)[0]}"
-        yield from wrapped(terminal, text, first=f"  {count:>4}  ", indent=" " * 8)
-
-
-def _spreads(loads: NodeLoads) -> str:
-    parts = []
-    for name in _SHOWN:
-        found = [each[name] for each in loads.values() if name in each]
-        if found:
-            parts.append(f"{name} {min(found):.0f}% to {max(found):.0f}%")
-    return ", ".join(parts)
+    def _pods(self) -> list[PodRecord]:
+        return [pod for pod in self._cluster.watched.pods.informer if pod.node and not pod.is_finished]
 
 
 # -- as JSON
@@ -377,7 +357,7 @@ def _check_document(check: SimulatedCheck) -> dict[str, Any]:
             {"node": each.node, "change": str(each.change), "strategy": each.strategy, "reason": each.reason}
             for each in check.plan.changes
         ],
-        "load": {name: _load_document(check, name) for name in _SHOWN},
+        "load": {name: _load_document(check, name) for name in shown_resources(check.before)},
         "nodes": [
             {"node": name, "before": dict(check.before.get(name, {})), "after": dict(loads)}
             for name, loads in check.after.items()

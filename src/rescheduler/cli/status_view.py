@@ -29,6 +29,10 @@ __all__ = [
 
 Object = dict[str, Any]
 
+NOTHING_MOVES: Final = (
+    "Nothing makes these moves now, because no process leads. To finish them, run: rescheduler migrations "
+    "--resume"
+)
 _RECENT: Final = 10
 """Finished migrations that are listed."""
 _INDENT: Final = " " * 13
@@ -98,7 +102,7 @@ def status_lines(observed: ObservedStatus, terminal: Terminal, now: datetime) ->
     yield from _cluster(observed, terminal)
     yield from _autoscalers(observed, terminal)
     yield from _failing_lines(observed, terminal)
-    yield from _maintenance(observed, terminal)
+    yield from _maintenance(observed, terminal, now)
     yield from _evictions(observed, terminal)
     yield from _migrations(observed, terminal, now)
 
@@ -179,9 +183,9 @@ def _halts(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Itera
     if observed.pause.paused and not any(halt.reason == "Paused" for halt in halts):
         by = f" by {observed.pause.by}" if observed.pause.by else ""
         why = f": {observed.pause.why}" if observed.pause.why else ""
-        yield from _field_lines(
-            terminal, "Paused", f"requested{by}{why}; the daemon has not confirmed it yet", bad=True
-        )
+        runs = observed.status is not None or observed.leads(now)
+        then = "the daemon has not confirmed it yet" if runs else "it applies as soon as a daemon runs"
+        yield from _field_lines(terminal, "Paused", f"requested{by}{why}; {then}", bad=True)
     if not halts and not observed.pause.paused:
         yield from _field_lines(terminal, "Halts", "none")
 
@@ -226,7 +230,7 @@ def _failing_lines(observed: ObservedStatus, terminal: Terminal) -> Iterator[str
         )  # fmt: skip
 
 
-def _maintenance(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]:
+def _maintenance(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
     known = {each.node: each for each in (observed.status.maintenance if observed.status else ())}
     for place, name in enumerate(sorted({*known, *observed.in_maintenance})):
         condition = observed.in_maintenance.get(name)
@@ -238,6 +242,8 @@ def _maintenance(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]:
         elif condition is not None:
             # A command drains it, or has drained it: there need not be a daemon.
             words = f"{name}: {condition.message or condition.reason}"
+            if condition.status != "True" and not observed.leads(now):
+                words += f". Nothing drains it now: run `rescheduler drain {name}`, or `undrain`"
         else:
             words = f"{name}: has the maintenance label, but the daemon has not reported on it yet"
         yield from _field_lines(terminal, "" if place else "Maintenance", words)
@@ -259,15 +265,14 @@ def _evictions(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]:
 
 
 def _migrations(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
-    if observed.migrations is None:
-        yield from _field_lines(terminal, "Migrations", "the PodMigration CRD is not installed", bad=True)
-        return
     for title, items in (("In progress", observed.running), ("Recent", observed.recent)):
         if items:
             yield ""
             yield terminal.bold(title)
             yield from migration_list_lines(items, terminal, now, observed.live)
-    if not observed.migrations:
+        if items and title == "In progress" and not observed.leads(now):
+            yield from wrapped(terminal, NOTHING_MOVES, indent="")
+    if observed.migrations is not None and not observed.migrations:
         yield from _field_lines(terminal, "Migrations", "none")
 
 
@@ -358,6 +363,10 @@ class TopSource(Protocol):
     async def explain_node(self, name: str, width: int) -> Sequence[str]: ...
 
     async def explain_pod(self, key: str, width: int) -> Sequence[str]: ...
+
+    async def show_move(self, key: str, width: int) -> Sequence[str]:
+        """Return the details of a PodMigration."""
+        ...
 
     async def plan(self, width: int) -> Sequence[str]: ...
 

@@ -35,7 +35,6 @@ __all__ = [
     "load_change",
     "load_change_lines",
     "printable",
-    "shortened",
     "styled",
     "table",
     "table_widths",
@@ -93,7 +92,6 @@ def _print(text: str, *, keep_newlines: bool, err: bool, color: bool | None, nl:
 
 
 _MIN_WIDTH = 40
-_MIN_CELL = 9
 _GAP = 2
 
 
@@ -150,17 +148,14 @@ def table(
     heads: Sequence[str],
     rows: Sequence[Sequence[Cell]],
     *,
-    shrinking: Sequence[int] = (),
     indent: str = "",
 ) -> Iterator[str]:
-    """Yield the lines of a table; on a narrow terminal the columns in `shrinking` are shortened."""
+    """Yield the lines of a table. Nothing is shortened: the last column is wrapped."""
     widths = table_widths(heads, rows)
-    if terminal.width is not None:
-        _shrink(widths, shrinking, terminal.width - len(indent))
     if any(heads):
-        titles = [Cell(shortened(head, width)) for head, width in zip(heads, widths, strict=True)]
-        yield indent + terminal.dim(_line(terminal, titles, widths))
-    for row in rows:
+        yield indent + terminal.dim(_line(terminal, [*map(Cell, heads)], widths))
+    before = len(indent) + sum(widths[:-1]) + _GAP * (len(heads) - 1)
+    for row in _with_wrapped_last(terminal, rows, before):
         yield indent + _line(terminal, row, widths)
 
 
@@ -247,6 +242,9 @@ def _with_wrapped_last(
     """Yield the rows, each with as many more as its last cell needs; `before` is the width of the others."""
     for *cells, prose in rows:
         room = None if terminal.width is None else max(terminal.width - before, 1)
+        if room is None or len(prose.text) <= room:
+            yield [*cells, prose]
+            continue
         lines = list(wrapped(replace(terminal, width=room), prose.text, indent=""))
         first, *further = lines or [""]
         yield [*cells, replace(prose, text=first)]
@@ -259,33 +257,13 @@ def table_widths(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[i
     return [max(map(len, column)) for column in zip(heads, *[[c.text for c in row] for row in rows])]  # noqa: B905
 
 
-def _shrink(widths: list[int], shrinking: Sequence[int], available: int) -> None:
-    """Shorten the widest of these columns until the table fits."""
-    excess = sum(widths) + _GAP * (len(widths) - 1) - available
-    while excess > 0:
-        widest = max(shrinking, key=lambda place: widths[place], default=None)
-        if widest is None or widths[widest] <= _MIN_CELL:
-            return
-        widths[widest] -= 1
-        excess -= 1
-
-
 def _line(terminal: Terminal, cells: Sequence[Cell], widths: Sequence[int]) -> str:
     parts = []
     for cell, width in zip(cells, widths, strict=True):
-        text = shortened(cell.text, width)
-        shown = cell.printed if cell.printed and terminal.colour else terminal.styled(text, cell.style)
-        parts.append(shown + " " * (width - len(text)))
+        printed = cell.printed if cell.printed and terminal.colour else ""
+        shown = printed or terminal.styled(cell.text, cell.style)
+        parts.append(shown + " " * (width - len(cell.text)))
     return (" " * _GAP).join(parts).rstrip()
-
-
-def shortened(text: str, width: int) -> str:
-    """Shorten a name in the middle: its start says what it belongs to, its end makes it unique."""
-    if len(text) <= width:
-        return text
-    kept = max(width - 1, 1)
-    tail = kept // 2
-    return f"{text[: kept - tail]}…{text[len(text) - tail :]}"
 
 
 def cut_sentence(text: str, width: int) -> str:

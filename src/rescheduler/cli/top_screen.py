@@ -18,26 +18,39 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
 from rescheduler.cli.status_view import MoveRow, NodeRow, TopSource, TopState, sorted_nodes
-from rescheduler.cli.terminal import Terminal, load_cell, printable
+from rescheduler.cli.terminal import Terminal, cut_sentence, load_cell, printable
 
 __all__ = ["TopScreen"]
 
-_BAR_WIDTHS = (12, 6, 0)
+_BAR_WIDTHS = (30, 20, 12, 6, 0)
 """The widest that fits is used."""
 _CELL_PADDING = 2
 _LOADING_INTERVAL_S = 0.25
-_COMPACT_BELOW = 70
+_COMPACT_BELOW = 100
 """Columns that the keys need below the tables."""
 _NODE_HEADS = ("NODE", "CPU", "MEMORY", "PODS", "STATE")
 _MOVE_HEADS = ("MIGRATION", "STATUS", "AGE", "FROM → TO", "REASON")
+_MIN_REASON = 24
+"""Columns without which no reason is shown; Enter shows it."""
 _MIN_TEXT_WIDTH = 20
 _SORTS = ("cpu", "memory", "pods", "name")
+
+
+class _Table(DataTable[Text]):
+    """A table whose rows can be opened; the keys below say so."""
+
+    BINDINGS: ClassVar = [Binding("enter", "select_cursor", "Open")]
 
 
 class TextPage(ModalScreen[None]):
     """Shows lines of text until Escape; with `pods`, a list to choose a pod from."""
 
-    BINDINGS: ClassVar = [Binding("escape,q", "dismiss", "Back")]
+    BINDINGS: ClassVar = [
+        Binding("escape,q", "dismiss", "Back"),
+        # The list of pods has the focus: these keys would move its cursor.
+        Binding("pagedown,space", "scroll(1)", "Down", priority=True),
+        Binding("pageup", "scroll(-1)", "Up", priority=True),
+    ]
     WIDTH_PERCENT: ClassVar = 95
     DEFAULT_CSS = f"""
     TextPage {{ align: center middle; }}
@@ -63,17 +76,20 @@ class TextPage(ModalScreen[None]):
         with VerticalScroll() as around:
             around.border_title = printable(self._title).replace("[", r"\[")
             if self._pods:
-                yield DataTable(id="pods", cursor_type="row")
+                yield _Table(id="pods", cursor_type="row")
             yield Static(_plain("\n".join(self._lines)), id="page")
         yield Footer()
 
     def on_mount(self) -> None:
-        if self._pods:
-            table = self.query_one("#pods", DataTable)
+        for table in self.query("#pods").results(DataTable):  # none if the page was closed meanwhile
             table.add_column("PODS: press Enter to explain one")
             for pod in self._pods:
                 table.add_row(_plain(pod), key=pod)
             table.focus()
+
+    def action_scroll(self, pages: int) -> None:
+        around = self.query_one(VerticalScroll)
+        around.scroll_relative(y=pages * around.size.height, animate=False)
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         event.stop()
@@ -111,18 +127,18 @@ class TopScreen(App[None]):
     #summary { height: auto; padding: 0 1; }
     #filter { display: none; height: 3; }
     #filter.shown { display: block; }
-    #nodes { height: 2fr; }
+    #nodes { height: auto; max-height: 60%; }
     #moves { height: 1fr; min-height: 5; border-top: solid $primary; }
     """
     BINDINGS: ClassVar = [
+        Binding("q", "quit", "Quit"),
+        Binding("tab", "app.focus_next", "Moves", priority=True),
         Binding("s", "sort", "Sort"),
         Binding("slash", "filter", "Filter"),
-        Binding("tab", "focus_next", "Nodes/moves"),
         Binding("p", "plan", "Plan"),
+        Binding("c", "cancel", "Cancel"),
         Binding("P", "pause", "Pause"),
         Binding("R", "resume", "Resume"),
-        Binding("c", "cancel", "Cancel"),
-        Binding("q", "quit", "Quit"),
     ]
 
     def __init__(self, source: TopSource | None = None, *, interval_s: float = 5.0) -> None:
@@ -144,8 +160,8 @@ class TopScreen(App[None]):
     def compose(self) -> ComposeResult:
         yield Static(self._loading_text(), id="summary")
         yield Input(placeholder="part of a node's name; Enter closes", id="filter")
-        yield DataTable(id="nodes", cursor_type="row")
-        yield DataTable(id="moves", cursor_type="row")
+        yield _Table(id="nodes", cursor_type="row")
+        yield _Table(id="moves", cursor_type="row")
         yield Footer(compact=self.size.width < _COMPACT_BELOW)
 
     def on_mount(self) -> None:
@@ -232,6 +248,8 @@ class TopScreen(App[None]):
         key = event.row_key.value
         if event.data_table.id == "nodes" and key is not None:
             self._open_node(key)
+        elif key is not None:
+            self._open_text(key, lambda: self._loaded.show_move(key, self._text_width))
 
     @work
     async def _open_node(self, name: str) -> None:
@@ -315,18 +333,29 @@ _Rows = list[tuple[str, tuple[str, ...]]]
 
 
 def _move_cells(moves: Sequence[MoveRow], width: int) -> tuple[tuple[str, ...], _Rows]:
-    """Return the heads and rows of moves. Where they are too wide, all is below the name."""
-    rows: _Rows = [(move.key, (move.key, move.status, move.age, move.nodes, move.reason)) for move in moves]
-    needed = [max(len(row[column]) for _, row in rows) + _CELL_PADDING for column in range(4)] if rows else []
+    """Return the heads and rows of moves. Where they are too wide, all is below the name.
+
+    Reasons are left out first: Enter shows them.
+    """
+    rows: _Rows = [(move.key, (move.key, move.status, move.age, move.nodes)) for move in moves]
+    needed = [max((len(row[column]) for _, row in rows), default=0) + _CELL_PADDING for column in range(4)]
+    room = width - sum(needed) - _CELL_PADDING
+    if room >= min(_MIN_REASON, max((len(move.reason) for move in moves), default=0)):
+        reasons = [cut_sentence(move.reason, room) for move in moves]
+        return _MOVE_HEADS, [
+            (key, (*cells, reason)) for (key, cells), reason in zip(rows, reasons, strict=True)
+        ]
     if sum(needed) <= width:
-        return _MOVE_HEADS, rows
-    narrow: _Rows = []
-    for move in moves:
-        fits = len(move.nodes) + _CELL_PADDING <= width
-        nodes = move.nodes if fits else move.nodes.replace(" → ", " →\n")
-        lines = (move.key, f"{move.status}, {move.age}", nodes, move.reason)
-        narrow.append((move.key, ("\n".join(filter(None, lines)),)))
-    return _MOVE_HEADS[:1], narrow
+        return _MOVE_HEADS[:4], rows
+    return _MOVE_HEADS[:1], [(move.key, (_narrow_cell(move, width - _CELL_PADDING),)) for move in moves]
+
+
+def _narrow_cell(move: MoveRow, width: int) -> str:
+    status = f"{move.status}, {move.age}"
+    if len(status) + len(move.nodes) + 4 <= width:
+        return f"{move.key}\n  {move.nodes}  {status}"
+    nodes = move.nodes if len(move.nodes) + 2 <= width else move.nodes.replace(" → ", " →\n  ")
+    return f"{move.key}\n  {nodes}\n  {cut_sentence(status, width - 2)}"
 
 
 def _node_cells(node: NodeRow, bar: int) -> tuple[Text, ...]:
@@ -347,8 +376,12 @@ def _bar(percent: float, width: int) -> Text:
 def _replace_rows(
     table: "DataTable[Text]", heads: Sequence[str], rows: Sequence[tuple[str, Sequence[Text]]]
 ) -> None:
-    """Show these rows, with the cursor on the row where it was."""
-    here = table.ordered_rows[table.cursor_row].key.value if table.row_count else None
+    """Show these rows, with the cursor on the row where it was.
+
+    If it was on the first row, it stays there: it would hide rows that are new above it, such as a move that
+    has just begun.
+    """
+    here = table.ordered_rows[table.cursor_row].key.value if table.cursor_row else None
     top = table.scroll_y
     table.clear(columns=True)
     table.add_columns(*heads)

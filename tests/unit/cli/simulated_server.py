@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from kubesim.apiserver.api_server import ApiServer
 from kubesim.running_cluster import start_cluster
 from kubesim.sockets.loopback_server import serve
 
-__all__ = ["forbidding", "served"]
+__all__ = ["answering_who", "forbidding", "served"]
 
 Handle = Callable[[str, str, Mapping[str, str], bytes], Awaitable[ServerResponse]]
 
@@ -73,6 +74,21 @@ def forbidding(*resources: str) -> Callable[[Handle], Handle]:
             path = target.partition("?")[0]
             if any(path.endswith(f"/{resource}") for resource in resources):
                 return _refusal(path.rpartition("/")[2])
+            return await handle(method, target, headers, body)
+
+        return answer
+
+    return wrap
+
+
+def answering_who(name: str) -> Callable[[Handle], Handle]:
+    """Answers SelfSubjectReviews with this user, as the API server does since 1.28."""
+
+    def wrap(handle: Handle) -> Handle:
+        async def answer(method: str, target: str, headers: Mapping[str, str], body: bytes) -> ServerResponse:
+            if target.partition("?")[0].endswith("/selfsubjectreviews"):
+                status = {"userInfo": {"username": name}}
+                return object_response(201, {**json.loads(body), "status": status}, {})
             return await handle(method, target, headers, body)
 
         return answer

@@ -140,4 +140,5 @@ async def test_a_port_that_is_taken_is_named():
         async with demo("--port", port) as second:
             assert await second.ends() == 1
             (words,) = (await second.errors()).splitlines()
+            assert words.endswith("Choose another one with --port.")
             assert words.startswith(f"Error: the simulated API server can't listen on port {port}: ")

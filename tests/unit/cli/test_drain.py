@@ -5,12 +5,11 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from kubesim.apiserver.api_messages import object_response
 from rescheduler.api.podmigration_crd import podmigration_crd
 from rescheduler.cli import main
 from rescheduler.cli.execution import current_user
 from tests.unit.cli.live_cluster import living_objects, scenario, write_config
-from tests.unit.cli.simulated_server import forbidding, served
+from tests.unit.cli.simulated_server import answering_who, forbidding, served
 
 DAEMONS = {"kind": "DaemonSet", "namespace": "kube-system", "name": "agent", "cpu": "50m"}
 SINGLE = {
@@ -140,6 +139,29 @@ def test_undrain_needs_nothing_but_the_nodes(tmp_path, run):
     assert "node nowhere not found: nothing was changed" in unknown.output
 
 
+@pytest.mark.parametrize("how", [pytest.param((), id="drain"), pytest.param(("--dry-run",), id="dry run")])
+def test_a_mistyped_node_gives_a_suggestion(tmp_path, run, how):
+    with cluster(tmp_path):
+        result = run("drain", "node-11", *how)
+    assert result.exit_code == 1
+    assert "node node-11 not found: nothing was changed; did you mean node-1?" in result.output
+
+
+def test_a_drain_chooses_nodes_by_the_load_that_its_dry_run_shows(tmp_path, run):
+    """By what pods use, where that is measured: by requests the nodes would be nearly full."""
+    with cluster(tmp_path):
+        measured = {"usageSource": "metrics"}
+        planned = json.loads(run("drain", "node-1", "--dry-run", "-o", "json", **measured).stdout)
+        assert run("drain", "node-1", **measured).exit_code == 0
+        moves = json.loads(run("history", "-o", "json").stdout)["moves"]
+        now = json.loads(run("plan", "-o", "json", **measured).stdout)
+        back = json.loads(run("undo", "--since", "1h", "--dry-run", "-o", "json", **measured).stdout)
+    loads = {move["reason"].rpartition("target ")[2] for move in moves}
+    assert loads == {move["reason"].rpartition("target ")[2] for move in planned["moves"]}
+    before = [plan["summary"]["load"]["cpu"]["before"] for plan in (now, back)]
+    assert before[0] == before[1], "undo counts what `plan` counts"
+
+
 def test_a_node_that_another_client_cordoned_stays_cordoned(tmp_path, run):
     objects = living_objects(scenario())
     (first,) = [each for each in objects if each["kind"] == "Node" and each["metadata"]["name"] == "node-1"]
@@ -167,21 +189,6 @@ def test_several_nodes_at_once_don_t_send_pods_to_each_other(tmp_path, run):
         states = json.loads(result.stdout)["nodes"]
     assert result.exit_code == 0, result.output
     assert [(state["node"], state["left"]) for state in states] == [("node-1", 0), ("node-2", 0)]
-
-
-def answering_who(name):
-    """The API server's answers, with the user that it knows by this name."""
-
-    def wrap(handle):
-        async def answer(method, target, headers, body):
-            if target.partition("?")[0].endswith("/selfsubjectreviews"):
-                status = {"userInfo": {"username": name}}
-                return object_response(201, {**json.loads(body), "status": status}, {})
-            return await handle(method, target, headers, body)
-
-        return answer
-
-    return wrap
 
 
 def test_the_history_and_the_node_say_who_drains_it(tmp_path, run):

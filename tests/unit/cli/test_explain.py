@@ -165,6 +165,32 @@ def test_json_and_yaml_are_complete_and_say_the_same(run, shop):
     assert [each["reason"] for each in kept] == ["TooYoung"]
 
 
+def test_all_pods_of_a_deployment_are_explained(rescheduler):
+    """As `move deploy/web` moves all of them."""
+    result = rescheduler("explain", "deploy/web", "-n", "shop")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("Deployment shop/web: 4 of 4 pods can move\n\nshop/web-")
+    assert result.stdout.count("Can it move?  yes") == 4
+    document = json.loads(rescheduler("explain", "deployment", "web", "-n", "shop", "-o", "json").stdout)
+    assert [pod["pod"].startswith("shop/web-") for pod in document["pods"]] == [True] * 4
+    assert (
+        "Deployment shop/nothing not found" in rescheduler("explain", "deploy/nothing", "-n", "shop").stderr
+    )
+
+
+def test_a_pod_can_be_named_by_its_namespace_alone(run, shop):
+    result = run("explain", "shop/web-1-0", "--from", shop)
+    assert result.stdout == run("explain", "pod", "shop/web-1-0", "--from", shop).stdout
+
+
+def test_a_node_says_how_many_pods_a_drain_can_move(run, shop):
+    """Young pods stay in balancing, and leave in a drain."""
+    shown = run("explain", "node", "worker-0", "--from", shop).stdout
+    assert "What can leave?  8 of 10 pods" in shown
+    assert shown.splitlines()[-1] == "`rescheduler drain worker-0` can move 9 of its pods."
+    assert "rescheduler drain" not in run("explain", "node", "worker-2", "--from", shop).stdout
+
+
 @pytest.mark.parametrize(
     "given",
     [

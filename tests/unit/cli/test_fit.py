@@ -67,6 +67,7 @@ def test_a_pod_that_no_move_helps(run, gpus, pod):
     result = run("fit", "-f", pod(9), "--from", gpus)
     assert result.exit_code == ERROR
     assert "no node gets room for it with at most 5 moves" in " ".join(result.stdout.split())
+    assert result.stdout.endswith("\n0 of 1 pod fit.\n")
 
 
 def test_several_replicas_share_the_room(run, gpus, pod):

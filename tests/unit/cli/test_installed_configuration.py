@@ -81,3 +81,21 @@ def test_without_permission_the_defaults_are_used_and_the_reason_is_printed(tmp_
         result = run("plan", "--kubeconfig", kubeconfig)
     assert result.exit_code == 3
     assert "Using the default configuration: can't find out where rescheduler is installed" in result.stderr
+
+
+def test_a_plan_requests_pods_before_it_looks_for_the_configuration(tmp_path, run):
+    """The server needs longest for the pods of a large cluster, so it answers while the rest is found."""
+    asked = []
+
+    def recording(handle):
+        async def record(method, target, headers, body):
+            asked.append(target.partition("?")[0])
+            return await handle(method, target, headers, body)
+
+        return record
+
+    with served(installed(tmp_path, **BALANCED_ENOUGH), tmp_path / "kubeconfig", recording) as kubeconfig:
+        result = run("plan", "--kubeconfig", kubeconfig)
+    assert (result.exit_code, result.stderr) == (0, USED), result.output
+    assert asked[0] == "/api/v1/pods"
+    assert asked.count("/api/v1/pods") == 1

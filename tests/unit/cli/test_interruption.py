@@ -1,11 +1,16 @@
 """Ctrl-C while pods are being moved, what is left then, and how it is undone."""
 
 import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from tests.unit.cli.command_process import spawned
-from tests.unit.cli.live_cluster import write_config
+from tests.unit.cli.live_cluster import living_objects, scenario, write_config
+from tests.unit.cli.simulated_server import served
 
 MARKS = "scheduler.alpha.kubernetes.io/"
 
@@ -66,6 +71,34 @@ def test_ctrl_c_once_more_leaves_at_once_and_a_cancelled_migration_leaves_nothin
     assert rescheduler("migrations", name, "-n", "shop").exit_code == 1
 
 
+def test_who_cancels_one_migration_is_told_that_others_continue(run, tmp_path):
+    """No daemon runs, so the command executes all that are left while it waits."""
+    other = {"namespace": "shop", "name": "api", "cpu": "100m", "memory": "64Mi", "on": {"node-1": 1}}
+    config = write_config(tmp_path / "config.json", settleTime="10m")
+    with served(living_objects(scenario(other)), tmp_path / "kubeconfig", alive=True) as kubeconfig:
+        options = ("--kubeconfig", kubeconfig, "--config", config)
+        with spawned("drain", "node-1", "--install", *options) as drain:
+            drain.until("copy ready, settling")
+            drain.interrupt()
+            drain.until("Ctrl-C again to exit immediately")
+            drain.interrupt_again()
+            assert drain.until_end() == 130
+        listed = json.loads(run("migrations", "-o", "json", *options).stdout)["items"]
+        running = [each["metadata"]["name"] for each in listed if each["status"]["phase"] == "InProgress"]
+        assert len(running) == 2
+        done = run("migrations", running[0], "-n", "shop", "--cancel", *options)
+        assert done.exit_code == 0, done.output
+    assert "note: this command also continues 1 other migration\n" in done.stderr
+
+
+def test_ctrl_c_at_a_question_means_no(cluster):
+    with spawned("move", "deploy/web", "-n", "shop", "--kubeconfig", cluster, terminal=True) as move:
+        move.until("[y/N]")
+        move.interrupt_again()  # not before it reads the answer
+        assert move.until_end() == 1
+    assert move.text.endswith("\nnothing was moved\n")
+
+
 def test_what_is_left_after_ctrl_c_is_finished_by_resuming_it(rescheduler, cluster, tmp_path):
     config = write_config(tmp_path / "config.json", settleTime="3s")
     with spawned("apply", "--yes", "--install", "--kubeconfig", cluster, "--config", config) as apply:
@@ -81,6 +114,47 @@ def test_what_is_left_after_ctrl_c_is_finished_by_resuming_it(rescheduler, clust
     assert "1 of 1 move made." in resumed.stdout
     assert [each["status"]["phase"] for each in migrations(rescheduler)] == ["Completed"]
     assert "No migrations to resume." in rescheduler("migrations", "--resume", "--config", config).stdout
+
+
+def test_ctrl_c_also_ends_the_reader_of_a_pipe_and_the_running_move_still_finishes(
+    rescheduler, cluster, tmp_path
+):
+    """As in `rescheduler apply | tee log`: both get the signal."""
+    config = write_config(tmp_path / "config.json", settleTime="1s")
+    command = [Path(sys.executable).with_name("rescheduler"), "apply", "--yes", "--install"]
+    options = ["--kubeconfig", cluster, "--config", config]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as apply:
+        assert apply.stdout is not None
+        assert apply.stderr is not None
+        next(line for line in apply.stdout if b"moving, handover Adopt" in line)
+        apply.stdout.close()
+        apply.send_signal(signal.SIGINT)
+        errors = apply.stderr.read().decode()
+        assert apply.wait(60) == 130, errors
+    assert "Broken pipe" not in errors
+    assert [each["status"]["phase"] for each in migrations(rescheduler)] == ["Completed"]
+
+
+def test_the_moves_of_a_deployment_that_ctrl_c_cancels_are_counted(cluster, tmp_path):
+    """Not explained one by one: a Deployment may have a hundred pods."""
+    config = write_config(tmp_path / "config.json", settleTime="1s")
+    arguments = (
+        "deploy/web",
+        "-n",
+        "shop",
+        "--yes",
+        "--install",
+        "--kubeconfig",
+        cluster,
+        "--config",
+        config,
+    )
+    with spawned("move", *arguments) as move:
+        move.until("copy ready, settling")
+        move.interrupt()
+        assert move.until_end() == 130
+    assert move.text.rstrip().endswith("1 of 4 moves made, 3 not made.")
+    assert "was not moved" not in move.text
 
 
 def test_a_drain_that_ctrl_c_ends_says_what_is_left_now_and_what_to_do(cluster, tmp_path):

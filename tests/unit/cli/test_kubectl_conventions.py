@@ -97,7 +97,8 @@ def test_a_dry_run_of_a_move_says_whether_it_could_be_made(rescheduler):
     pod = next(item["metadata"]["name"] for item in items if item["kind"] == "Pod")
     result = rescheduler("move", f"pod/{pod}", "-n", "shop", "--dry-run")
     assert result.exit_code == 0, result.output
-    assert f"shop/{pod} can be moved from node-1 to another node" in result.stderr
+    assert f"shop/{pod} can be moved from node-1 to node-2 (Adopt)" in result.stderr
+    assert result.stderr.endswith("Dry run: nothing was changed.\n")
     refused = rescheduler("move", f"pod/{pod}", "-n", "shop", "--to", "nowhere", "--dry-run")
     assert refused.exit_code == 1
     assert "node nowhere not found" in refused.stderr

@@ -11,7 +11,12 @@ SOURCES = ROOT / "src" / "rescheduler"
 STEERING, HTTP = SOURCES / "steering", SOURCES / "http"
 
 COMPUTED = {
-    "f'Maintenance{reason}'": {"MaintenanceEmptying", "MaintenanceEmpty", "MaintenanceBlocked"},
+    "f'Maintenance{each.reason}'": {
+        "MaintenanceEmptying",
+        "MaintenanceEmpty",
+        "MaintenanceBlocked",
+        "MaintenanceSignalGone",
+    },
     "event": {"EvictionInProgress", "EvictionRefused", "PodEvicted"},
     "room_event": {"RoomKept", "RoomUsed", "RoomReleased"},
 }

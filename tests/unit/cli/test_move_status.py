@@ -107,9 +107,7 @@ def test_what_failed_is_reported_with_its_pod_its_reason_and_what_to_do():
 
 def test_a_cancelled_move_points_to_no_object_that_is_gone():
     cancelled = move_progress(MigrationStep.STARTING, cancelled_because="cancelled")
-    assert failure_remedy(cancelled) == (
-        "It was not finished: cancelled. To move the pod, run the command again."
-    )
+    assert failure_remedy(cancelled) == ("Reason: cancelled. To move the pod, run the command again.")
 
 
 def test_all_of_them_are_summed_up():

@@ -67,7 +67,7 @@ def status_of(seconds, took_s, moves, loads, *, halts=(), migrations=(), **more)
     )
     check = LastCheck(ago(seconds=seconds), took_s, moves=moves, refused={}, usage_source="requests")
     status = DaemonStatus(
-        leader=DAEMON, version="0.1.0", updated=NOW, last_check=check, balance=balance, halts=halts
+        leader=DAEMON, version="0.2.0", updated=NOW, last_check=check, balance=balance, halts=halts
     )
     lease = LeaseRecord(DAEMON, 15, NOW, ago(seconds=more.pop("renewed", 1)), 0)
     found = ObservedStatus(
@@ -121,7 +121,7 @@ def test_the_status_of_a_dry_run():
     spreads = (SpreadChange("cpu", 69.0, 17.0), SpreadChange("memory", 31.0, 19.0))
     status = DaemonStatus(
         leader=DAEMON,
-        version="0.1.0",
+        version="0.2.0",
         updated=NOW,
         last_check=LastCheck(
             ago(seconds=1), 0.16, moves=4, refused={"BudgetSpent": 1}, usage_source="metrics"

@@ -189,7 +189,9 @@ async def test_a_port_that_is_taken_is_named(tmp_path):
     async with simulator("--scenario", file) as first:
         port = (await first.line_with("runs at")).split("127.0.0.1:")[1].split()[0]
         async with simulator("--scenario", file, "--port", port) as second:
-            assert f"can't listen on port {port}" in await second.errors()
+            errors = await second.errors()
+            assert f"can't listen on port {port}" in errors
+            assert "Choose another one with --port" in errors
             assert await second.ends() == 1
 
 

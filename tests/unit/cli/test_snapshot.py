@@ -18,7 +18,7 @@ def test_a_saved_cluster_is_planned_like_the_running_one(run, kubeconfig, tmp_pa
     file = tmp_path / "c.json"
     result = run("snapshot", file, "--kubeconfig", kubeconfig)
     assert result.exit_code == 0, result.output
-    assert result.stderr.startswith("saved 13 Pod, 4 Node, ")
+    assert "\nsaved 13 Pod, 4 Node, " in result.stderr
     live, offline = (
         json.loads(run("plan", *given, "--now", SAVED_AT, "-o", "json").stdout)
         for given in (("--kubeconfig", kubeconfig), ("--from", file))

@@ -24,6 +24,7 @@ from rescheduler.api.daemon_status import (
     SuspectNode,
 )
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, missing_crd_parts, podmigration_crd
+from rescheduler.cli.execution import current_user
 from rescheduler.cli.status_view import ObservedStatus, status_document, status_lines
 from rescheduler.cli.terminal import Terminal
 from rescheduler.cluster.node_record import NodeCondition
@@ -31,7 +32,7 @@ from rescheduler.install.install_options import labels
 from rescheduler.install.manifests import install_manifests
 from rescheduler.kube.leader_election import LeaseRecord
 from tests.unit.cli.conftest import lopsided
-from tests.unit.cli.simulated_server import forbidding, served
+from tests.unit.cli.simulated_server import answering_who, forbidding, served
 from tests.unit.cluster.sources.rich_cluster import complete
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -118,6 +119,13 @@ def test_a_pause_that_the_daemon_has_not_seen_yet():
     )
 
 
+def test_a_pause_without_a_daemon_waits_for_one():
+    without = shown(
+        status=None, lease=LeaseRecord("", 15, NOW, NOW, 0), pause=Pause(paused=True, by="ada", at=NOW)
+    )
+    assert "Paused       requested by ada; it applies as soon as a daemon runs" in without
+
+
 def test_what_is_wrong():
     status = DaemonStatus(
         configuration="config.yaml: 1 error\n  line 6: too much",
@@ -143,6 +151,22 @@ def test_what_is_wrong():
     assert "node-5: empty: all pods moved" in reported
 
 
+def test_moves_that_nothing_makes_are_shown_with_what_to_do():
+    """As after Ctrl-C was pressed twice: the steps of such moves no longer change."""
+    running = [{
+        "metadata": {"namespace": "shop", "name": "web-1", "creationTimestamp": "2026-03-02T11:00:00Z"},
+        "spec": {"sourceNode": "node-1", "targetNode": "node-2", "strategy": "NodeMaintenance"},
+        "status": {"phase": "InProgress", "step": "Settling"},
+    }]  # fmt: skip
+    left = NodeCondition("rescheduler.dev/Empty", "False", "Emptying", "2 pods are still there")
+    stopped = shown(None, LeaseRecord(), migrations=running, in_maintenance={"node-1": left})
+    assert "To finish them, run: rescheduler migrations --resume" in stopped
+    assert "node-1: 2 pods are still there. Nothing drains it now: run `rescheduler drain node-1`" in stopped
+    led = shown(None, migrations=running, in_maintenance={"node-1": left})
+    assert "--resume" not in led
+    assert "Nothing drains it" not in led
+
+
 def test_programs_get_everything():
     form = status_document(found(), NOW)
     assert form["leader"] == "daemon-1"
@@ -161,15 +185,52 @@ def rescheduler(run, kubeconfig):
 
 def test_pausing_and_resuming_is_kept_in_the_cluster(rescheduler):
     assert "none in namespace kube-system" in rescheduler("status").stdout
-    paused = rescheduler("pause", "--why", "the fair")
+    paused = rescheduler("pause", "--why", "the fair", "-n", "kube-system")
     assert paused.exit_code == 0, paused.output
     assert "ConfigMap kube-system/rescheduler-state" in paused.stdout
     pause = json.loads(rescheduler("status", "-o", "json").stdout)["pause"]
     assert (pause["paused"], pause["why"]) == (True, "the fair")
-    assert rescheduler("resume").exit_code == 0
+    assert rescheduler("resume", "-n", "kube-system").exit_code == 0
     pause = json.loads(rescheduler("status", "-o", "json").stdout)["pause"]
     assert pause["paused"] is False
     assert pause["at"], "since then failures count"
+
+
+def test_a_pause_that_no_daemon_would_see_is_refused(rescheduler):
+    """A daemon that is installed later has its state in another namespace."""
+    for command in ("pause", "resume"):
+        result = rescheduler(command)
+        assert result.exit_code == 1
+        assert "rescheduler is not installed in this cluster" in result.stderr
+        assert "specify -n kube-system" in result.stderr
+    assert json.loads(rescheduler("status", "-o", "json").stdout)["pause"]["paused"] is False
+
+
+def test_a_daemon_that_is_installed_in_kube_system_can_be_paused_before_it_leads(run, tmp_path):
+    """It may be a dry run, which holds another Lease, or be scaled to zero until the pause is there."""
+    items = install_manifests(namespace="kube-system", configuration="")
+    ours = [each for each in items if each["kind"] in {"ClusterRoleBinding", "ConfigMap", "Deployment"}]
+    with served(complete([*lopsided().objects, *ours]), tmp_path / "kubeconfig") as kubeconfig:
+        paused = run("pause", "--kubeconfig", kubeconfig)
+        assert paused.exit_code == 0, paused.output
+        assert "ConfigMap kube-system/rescheduler-state" in paused.stdout
+
+
+@pytest.mark.parametrize(
+    ("wrap", "user"),
+    [
+        pytest.param(answering_who("ann@example.com"), f"ann@example.com ({current_user()})", id="known"),
+        pytest.param(forbidding("selfsubjectreviews"), current_user(), id="the API server does not say"),
+    ],
+)
+def test_a_pause_and_its_end_name_the_user_of_the_cluster(tmp_path, run, wrap, user):
+    """USER@HOST alone is not verified, and is the same for all who use one jump host."""
+    with served(complete(lopsided().objects), tmp_path / "kubeconfig", wrap) as kubeconfig:
+        where = ("-n", "kube-system", "--kubeconfig", kubeconfig)
+        assert run("pause", *where).exit_code == 0
+        assert f"Paused       requested by {user};" in run("status", *where).stdout
+        assert run("resume", *where).exit_code == 0
+        assert json.loads(run("status", *where, "-o", "json").stdout)["pause"]["by"] == user
 
 
 def test_the_namespace_can_be_named(rescheduler):
@@ -178,7 +239,7 @@ def test_the_namespace_can_be_named(rescheduler):
 
 
 def test_a_cluster_without_our_kind_is_shown_all_the_same(rescheduler):
-    assert "the PodMigration CRD is not installed" in rescheduler("status").stdout
+    assert rescheduler("status").stdout.count("CRD") == 1, "it is missing, and that is said once"
 
 
 def test_running_needs_our_kind(rescheduler):

@@ -2,16 +2,19 @@
 
 import asyncio
 import json
+import re
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from rescheduler.api.daemon_status import NodeInMaintenance
 from rescheduler.api.podmigration import PodReference
-from rescheduler.cli.cluster_source import print_note
+from rescheduler.cli import main
+from rescheduler.cli.cluster_source import exit_with_error, print_note
 from rescheduler.cli.progress_display import drain_display_for, progress_display_for
 from rescheduler.cli.terminal import cut_sentence
 from rescheduler.migrations.transition_table import MigrationStep
@@ -163,6 +166,51 @@ def test_a_note_is_not_broken_within_a_word(width):
     assert set(shown.text.split()) == {"note:", "a", "note", "of", "many", "words"}
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_an_error_is_not_broken_within_a_name(width):
+    """The name of the pod is what the user copies into the next command."""
+    pods = [POD.format(end * 5) for end in "abcde"]
+
+    def fail():
+        with pytest.raises(SystemExit):
+            exit_with_error(f"pod checkout not found; did you mean {', '.join(pods)}?\n  - details", 1)
+
+    shown = captured_errors(fail, width=width)
+    check(shown, width, *pods)
+    assert "  - details" in shown.lines
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_errors_in_a_configuration_are_not_broken_within_a_word(tmp_path, width):
+    config = write_config(tmp_path / "config.json", enabledStrategies=["Balance"], podCooldown="5minutes")
+
+    def check_config():
+        with pytest.raises(SystemExit):
+            main(["config", "check", str(config)], standalone_mode=False)
+
+    shown = captured_errors(check_config, width=width)
+    check(
+        shown, max(width, len(f"{config}: 2 errors")), "CostOptimization", "ResourceOptimization", "5minutes"
+    )
+
+
+def test_a_plan_says_on_a_terminal_how_to_make_its_moves(cluster, tmp_path):
+    """In a pipe it is only the plan."""
+    config = write_config(tmp_path / "config.json")
+    arguments = ("plan", "--kubeconfig", cluster, "--config", config)
+    hint = "Nothing was moved. To move pods, run: rescheduler apply"
+    assert captured(*arguments, width=80).lines[-1] == hint
+    saved_plan = tmp_path / "plan.json"
+    assert captured(*arguments, "--save", saved_plan, width=200).lines[-1] == f"{hint} {saved_plan}"
+    assert hint not in CliRunner().invoke(main, [*map(str, arguments)]).output
+
+
+def test_the_answer_to_a_pause_is_not_broken_within_a_word(cluster):
+    shown = captured("pause", "-n", "kube-system", "--kubeconfig", cluster, width=80)
+    assert shown.lines == shown.written
+    assert "the daemon starts no more moves" in " ".join(shown.lines)
+
+
 POD = "checkout-production/payments-gateway-6755476f8c-{}"
 COPY = "payments-gateway-6755476f8c-x2kqp"
 
@@ -223,19 +271,43 @@ def test_the_bars_of_moves(width):
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_bars_of_a_drain(width):
-    """The pod that moves at this moment is named below its node where there is no room beside it."""
+    """Every running move is there, finished ones stay above, and the nodes are below."""
     nodes = [NodeInMaintenance(NODE.format(20), 2), NodeInMaintenance(NODE.format(22), 0)]
+    moves = [*live_moves(), long_move(MigrationStep.SETTLING, "eeeee", message="copy ready, settling 2/10 s")]
 
     async def show():
         display = drain_display_for(sys.stdout, to_stderr=False)
         with display.showing_nodes(lambda: nodes):
-            for each in live_moves():
+            for each in moves:
                 display.on_progress(each)
             await asyncio.sleep(0)
 
     capture = captured_display(lambda: asyncio.run(show()), width)
-    check_frame(capture.text.replace(":", " "), width, POD.format("ddddd"), NODE.format(20), NODE.format(22))
-    assert POD.format("bbbbb") in capture.text, "a failed move stays"
+    pods = [POD.format(end * 5) for end in "abcde"]
+    check_frame(capture.text, width, *pods, NODE.format(20), NODE.format(22))
+    assert capture.lines[-2].split() == [NODE.format(20), *capture.lines[-2].split()[1:-1], "moved"]
+    assert capture.lines[-1].split() == [NODE.format(22), "empty"], "not `0 of 0 pods moved`"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_ctrl_c_during_a_drain_leaves_no_stale_line(width):
+    """The terminal echoes ^C where the cursor is: after a line of full width that would be the next line."""
+    nodes = [NodeInMaintenance(NODE.format(20), 2)]
+
+    async def show():
+        terminal = sys.stdout  # which the display replaces meanwhile
+        display = drain_display_for(terminal, to_stderr=False)
+        with display.showing_nodes(lambda: nodes):
+            display.on_progress(long_move(MigrationStep.STARTING, "ccccc", message="waiting for the copy"))
+            await asyncio.sleep(0)
+            terminal.write("^C")
+            display.interrupted()
+            await asyncio.sleep(0.2)  # longer than a frame takes
+
+    capture = captured_display(lambda: asyncio.run(show()), width)
+    assert any("Press Ctrl-C again" in shown for shown in capture.frames)
+    assert "Press Ctrl-C again" not in capture.text, "when it has ended, Ctrl-C has no effect"
+    assert len([line for line in capture.lines if line.startswith(NODE.format(20))]) == 1, capture.text
 
 
 @pytest.mark.parametrize(
@@ -256,4 +328,4 @@ def test_every_moment_of_a_real_drain_shows_whole_names(drained):
     """None of its frames has a name that ends in an ellipsis."""
     frames = drained[1].frames
     assert any("checkout/payments-gateway-" in frame for frame in frames), frames
-    assert not [frame for frame in frames if "…" in frame]
+    assert not [frame for frame in frames if re.search(r"\S…", frame)]

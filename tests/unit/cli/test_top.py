@@ -2,19 +2,27 @@
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rescheduler.api.daemon_status import DaemonStatus, DryRunEvidence, Halt, HaltReason
+from rescheduler.api.daemon_status import (
+    DaemonStatus,
+    DryRunEvidence,
+    Halt,
+    HaltReason,
+    NodeLoad,
+    ResourceBalance,
+)
 from rescheduler.cli.cluster_source import ClusterSource
-from rescheduler.cli.commands.top_command import LiveTop, show_while_loading
+from rescheduler.cli.commands.top_command import LiveTop, _plan_words, show_while_loading
 from rescheduler.cli.execution import Execution
 from rescheduler.cli.status_view import MoveRow, NodeRow, TopState, sorted_nodes
 from rescheduler.cli.top_screen import Confirmation, TextPage, TopScreen
-from rescheduler.cluster.sources.watched_cluster import MissingPodMigrationCRD
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.config.policy import Configuration, Policy, UsageSource
+from rescheduler.daemon.checker import CheckResult
 from rescheduler.daemon.components import Rescheduler
 from rescheduler.daemon.own_objects import read_state, write_status
 from rescheduler.install.cluster_installation import install_definition
@@ -22,6 +30,8 @@ from rescheduler.kube.access import cluster_config
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.migrations.controller.plan_execution import podmigration_for
+from rescheduler.planner.plan import Plan
+from tests.building import cluster as built
 from tests.unit.daemon.test_dry_run import NOW
 
 HOME = "kube-system"
@@ -48,6 +58,12 @@ async def until(pilot, holds, timeout_s=60):
             await pilot.pause(0.05)
 
 
+def shows_page(screen, depth=2):
+    """Whether a page of text is on top, and is complete."""
+    is_on_top = len(screen.screen_stack) == depth and isinstance(screen.screen, TextPage)
+    return is_on_top and bool(screen.screen.query("#page"))
+
+
 def text_of(screen, query):
     return str(screen.screen.query_one(query).render())
 
@@ -63,17 +79,17 @@ async def test_nodes_are_sorted_filtered_and_explained_with_their_pods(cluster):
         await pilot.press("slash", *names[0], "enter")
         assert [row.key.value for row in nodes.ordered_rows] == [names[0]]
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(screen.screen, TextPage))
+        await until(pilot, lambda: shows_page(screen))
         assert names[0] in text_of(screen, "#page")
         await pilot.press("enter")
-        await until(pilot, lambda: len(screen.screen_stack) == 3)
+        await until(pilot, lambda: shows_page(screen, depth=3))
         assert "shop/" in text_of(screen, "#page")
 
 
 async def test_the_plan_is_one_key_away(cluster):
     async with shown(cluster) as (_, screen, pilot):
         await pilot.press("p")
-        await until(pilot, lambda: isinstance(screen.screen, TextPage))
+        await until(pilot, lambda: shows_page(screen))
         assert "LoadBalancing" in text_of(screen, "#page")
         await pilot.press("escape")
         assert len(screen.screen_stack) == 1
@@ -104,7 +120,10 @@ async def test_a_move_is_shown_with_its_step_and_can_be_cancelled(cluster):
         moves = screen.query_one("#moves")
         await until(pilot, lambda: moves.row_count)
         assert [str(cell) for cell in moves.get_row(key)][1] == "Queued"
-        moves.focus()
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: shows_page(screen))
+        assert f"LoadBalancing: {move.reason}" in " ".join(text_of(screen, "#page").split())
+        await pilot.press("escape")
         await pilot.press("c")
         await until(pilot, lambda: isinstance(screen.screen, Confirmation))
         await pilot.press("y")
@@ -125,6 +144,27 @@ async def test_halts_are_shown_and_text_from_the_cluster_is_no_markup(cluster):
         await until(pilot, lambda: "Halted: FailureRatio" in text_of(screen, "#summary"))
         assert "[red]4 of 4[/red] failed" in text_of(screen, "#summary")
         assert "\x1b" not in text_of(screen, "#summary")
+
+
+async def test_the_balance_is_the_one_of_the_bars(cluster):
+    """The daemon's last check is older: two numbers for one thing would contradict each other."""
+    async with shown(cluster) as (client, screen, pilot):
+        old = ResourceBalance("cpu", 50.0, NodeLoad("node-2", 11.0), NodeLoad("node-1", 99.0))
+        await write_status(client, HOME, DaemonStatus(leader="d-1", version="1", balance=(old,)))
+        await until(pilot, lambda: "Daemon: d-1" in text_of(screen, "#summary"))
+        assert "Balance: cpu 0% to 90%, spread 90 points" in text_of(screen, "#summary")
+        assert screen._state.nodes[0].cpu == 90.0
+
+
+def test_nodes_that_are_too_hot_for_too_few_checks_are_named():
+    """Without that, `top` says that there is nothing to move, and a minute later that there are three."""
+    heating = ("n1 in 1 of 3 checks", "n2 in 2 of 3 checks", "n3 in 1 of 3 checks")
+    snapshot = built().node("n1").snapshot()
+    check = CheckResult(1, NOW, snapshot, Plan(taken_at_s=0.0), 0.1, UsageSource.METRICS, heating)
+    words = (
+        "Plan: nothing to move yet: too hot are n1 in 1 of 3 checks, n2 in 2 of 3 checks …, load by metrics"
+    )
+    assert _plan_words(check).startswith(words)
 
 
 async def test_a_dry_run_is_shown_with_the_age_of_its_status(cluster):
@@ -196,13 +236,12 @@ class Loading:
         self.error = error
         self.is_closed = False
 
-    async def require_crd(self, _client):
-        if self.error:
-            raise self.error
-
     @contextlib.asynccontextmanager
-    async def watching(self, _client):
+    async def watching(self, _client, *, only):
+        assert only, "it moves nothing"
         try:
+            if self.error:
+                raise self.error
             yield await asyncio.Event().wait()
         finally:
             self.is_closed = True
@@ -238,25 +277,73 @@ async def test_it_is_shown_before_the_cluster_is_read_and_q_ends_it():
     assert loading.is_closed
 
 
-async def test_a_cluster_without_the_crd_closes_the_screen_and_the_error_is_reported():
+async def test_a_cluster_that_may_not_be_read_closes_the_screen_and_the_error_is_reported():
     screen = PilotedScreen(lambda pilot: pilot.pause())
-    showing = show_while_loading(screen, Loading(MissingPodMigrationCRD()), None)
-    with pytest.raises(MissingPodMigrationCRD):
+    showing = show_while_loading(screen, Loading(PermissionError("nodes is forbidden")), None)
+    with pytest.raises(PermissionError):
         await asyncio.wait_for(showing, 60)
 
 
 async def test_what_is_read_is_shown_as_soon_as_it_is_there(cluster):
+    """As `plan`, it needs no PodMigration CRD. It says which cluster it shows: `P` pauses there."""
+
     async def press(pilot):
         await until(pilot, lambda: pilot.app.refreshes)
+        assert f"Cluster: {access.server}, context simulator" in text_of(pilot.app, "#summary")
         assert "Plan: " in text_of(pilot.app, "#summary")
         assert pilot.app.query_one("#nodes").row_count == 3
         await pilot.press("q")
 
     source = ClusterSource(None, str(cluster), None, None, None)
-    execution = Execution(source, Loading.configuration, install=True)
+    execution = Execution(source, Loading.configuration)
     access = cluster_config.load_cluster_access(str(cluster))
     async with HttpTransport(access) as network, asyncio.timeout(60):
         await show_while_loading(PilotedScreen(press), execution, Client(network))
+
+
+class ManyMoves(Fixed):
+    """A source with finished moves, before which a new one begins."""
+
+    def __init__(self):
+        super().__init__()
+        self.running = ()
+
+    async def current_state(self):
+        done = [
+            MoveRow(
+                f"reports/renderer-5db4c869b8-mx6x{n}-x965pr55",
+                "Completed",
+                f"{n}m ago",
+                "worker-2 → worker-3",
+                "memory: source 31.8%, target 0.5%",
+                is_finished=True,
+            )
+            for n in range(9)
+        ]
+        state = await super().current_state()
+        return replace(state, moves=(*self.running, *done))
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+async def test_a_move_that_begins_is_seen_at_once(width):
+    """Above the finished ones, and without scrolling; nothing is wider than the screen."""
+    source = ManyMoves()
+    screen = TopScreen(source, interval_s=0.1)
+    async with screen.run_test(size=(width, 30)) as pilot:
+        await until(pilot, lambda: screen.refreshes)
+        begun = MoveRow(
+            "shop/web-9-new", "copy ready, settling 1/10 s", "1s", "worker-7 → worker-1", "", False
+        )
+        source.running = (begun,)
+        # A screen is painted some time after what it shows was read.
+        await until(pilot, lambda: "shop/web-9-new" in "\n".join(lines_of(screen)))
+        text = "\n".join(lines_of(screen))
+        moves = screen.query_one("#moves")
+        assert "copy ready, settling 1/10 s" in text
+        assert moves.max_scroll_x == 0, text
+        assert "sour\n" not in text.replace(" ", ""), "no reason is cut within a word"
+        nodes = screen.query_one("#nodes")
+        assert nodes.size.height == nodes.row_count + 1, "no lines between the nodes and the moves"
 
 
 LONG = "ip-10-0-1-{}.eu-west-1.compute.internal"

@@ -223,6 +223,16 @@ def test_a_check_says_what_is_there_what_happens_to_it_and_what_to_do_next(tmp_p
     assert whole.stdout.splitlines()[-1].endswith("run: rescheduler uninstall -n rescheduler --history")
 
 
+def test_the_question_also_reads_well_for_a_single_mark(tmp_path):
+    objects = living_objects(scenario())
+    one(objects, "Node")["metadata"]["annotations"] = {CORDONED_BY_ANNOTATION: "NodeMaintenance"}
+    with served(objects, tmp_path / "kubeconfig"):
+        result = run(tmp_path, "uninstall")
+    assert result.exit_code == 1
+    assert "What it changed in other objects, which is reverted (1):" in result.stdout
+    assert "Remove all of this? [y/N]:" in result.stdout
+
+
 def test_a_check_with_too_few_permissions_lists_what_it_found(tmp_path):
     objects = [*living_objects(scenario()), NAMESPACE, *install_manifests()]
     with served(objects, tmp_path / "kubeconfig", forbidding("nodes")):

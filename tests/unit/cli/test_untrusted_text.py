@@ -96,8 +96,8 @@ async def test_drain_survives_markup_in_the_name_of_an_image():
         pod="shop/web", uid="1", source="worker-1", target="worker-2", strategy="NodeMaintenance",
         handover=Handover.ADOPT, reason="in maintenance", gain=1.0,
     )  # fmt: skip
-    view._moving["worker-1"] = MoveProgress(move, cancelled_because='can\'t pull "[/red]evil:latest"')
     with view.showing_nodes(lambda: [NodeInMaintenance("worker-1", 1)]):
+        view.on_progress(MoveProgress(move, cancelled_because='can\'t pull "[/red]evil:latest"'))
         view._console.print(view.frame())
     assert "[/red]evil:latest" in out.getvalue()
 

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error, print_note
+from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error, print_words
 from rescheduler.cli.command_options import live_cluster_options
 from rescheduler.cli.commands.web_command import DaemonPage, daemon_page_options
-from rescheduler.cli.execution import Execution, current_user, short_collections, stop_event_on_signals
+from rescheduler.cli.execution import Execution, requesting_user, short_collections, stop_event_on_signals
 from rescheduler.cli.log_setup import log_options, set_up_log
 from rescheduler.cli.output_formats import output_option, print_document
 from rescheduler.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from rescheduler.api.daemon_status import Pause
     from rescheduler.config.policy import Configuration, Policy
     from rescheduler.daemon.listeners import DaemonListener
     from rescheduler.kube.client import Client, RequestObserver
@@ -167,10 +166,8 @@ def pause(cluster: ClusterSource, namespace: str | None, why: str) -> None:
     It applies to all replicas and survives restarts. Moves that you request with `rescheduler move` are still
     made.
     """
-    from rescheduler.api.daemon_status import Pause  # noqa: PLC0415
-
-    at = _set_pause(cluster, namespace, Pause(paused=True, by=current_user(), at=datetime.now(UTC), why=why))
-    echo(f"Paused ({at}): the daemon starts no more moves and finishes the running ones.")
+    at = _set_pause(cluster, namespace, paused=True, why=why)
+    print_words(f"Paused ({at}): the daemon starts no more moves and finishes the running ones.", err=False)
 
 
 @click.command()
@@ -178,42 +175,64 @@ def pause(cluster: ClusterSource, namespace: str | None, why: str) -> None:
 @installation_namespace_option
 def resume(cluster: ClusterSource, namespace: str | None) -> None:
     """The next check can move pods again."""
-    from rescheduler.api.daemon_status import Pause  # noqa: PLC0415
-
-    at = _set_pause(cluster, namespace, Pause(by=current_user(), at=datetime.now(UTC)))
-    echo(f"Resumed ({at}): the next check can move pods.")
+    at = _set_pause(cluster, namespace, paused=False)
+    print_words(f"Resumed ({at}): the next check can move pods.", err=False)
 
 
 async def installation_namespace(
     client: "Client", configuration: "Configuration", namespace: str | None
 ) -> str:
     """Return the namespace of the Lease and the state: the given one, or the installation's."""
-    from rescheduler.daemon.own_objects import UNINSTALLED_NAMESPACE, state_namespace  # noqa: PLC0415
+    from rescheduler.daemon.own_objects import state_namespace  # noqa: PLC0415
 
-    if namespace:
-        return namespace
-    home = await state_namespace(client, configuration)
-    if home == UNINSTALLED_NAMESPACE:
-        print_note(
-            f"rescheduler is not installed in this cluster; using namespace {home}, as a daemon outside the "
-            "cluster does. To use another one, specify -n"
-        )
-    return home
+    return namespace or await state_namespace(client, configuration)
 
 
-def _set_pause(cluster: ClusterSource, namespace: str | None, wanted: "Pause") -> str:
+def _set_pause(cluster: ClusterSource, namespace: str | None, *, paused: bool, why: str = "") -> str:
     """Write the pause and return the name of the ConfigMap that holds it."""
     configuration = cluster.configuration()
 
     async def switch(client: "Client") -> str:
+        from rescheduler.api.daemon_status import Pause  # noqa: PLC0415
         from rescheduler.daemon.own_objects import STATE_CONFIG_MAP, write_pause  # noqa: PLC0415
 
         home = await installation_namespace(client, configuration, namespace)
-        await write_pause(client, home, wanted)
+        if not namespace:
+            await _exit_if_nothing_reads_it(client, configuration, home)
+        by = await requesting_user(client)
+        await write_pause(client, home, Pause(paused=paused, by=by, at=datetime.now(UTC), why=why))
         return f"ConfigMap {home}/{STATE_CONFIG_MAP}"
 
     written: str = cluster.with_client(configuration, switch)
     return written
+
+
+async def _exit_if_nothing_reads_it(client: "Client", configuration: "Configuration", home: str) -> None:
+    """Exit if nothing is installed and no daemon runs: one that is installed later would not see it."""
+    from rescheduler.daemon.own_objects import UNINSTALLED_NAMESPACE, own_namespace  # noqa: PLC0415
+    from rescheduler.install.cluster_installation import find_installation  # noqa: PLC0415
+    from rescheduler.kube import errors  # noqa: PLC0415
+    from rescheduler.kube.api_resources import LEASES  # noqa: PLC0415
+    from rescheduler.kube.leader_election import lease_record_of  # noqa: PLC0415
+
+    terms = configuration.leader_election
+    if home != UNINSTALLED_NAMESPACE or terms.resource_namespace or own_namespace(client):
+        return
+    if await find_installation(client, terms.resource_name) is not None:
+        return  # in that very namespace
+    lease = f"{home}/{terms.resource_name}"
+    try:
+        if lease_record_of((await client.get(LEASES, lease)).get("spec") or {}).holder:
+            return
+    except errors.Forbidden:
+        return
+    except errors.NotFound:
+        pass
+    exit_with_error(
+        f"rescheduler is not installed in this cluster, and no daemon holds the Lease {lease}: nothing was "
+        f"changed. For a daemon that you start outside the cluster, specify -n {home}",
+        EXIT_ERROR,
+    )
 
 
 @click.command()

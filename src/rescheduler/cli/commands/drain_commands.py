@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error
+from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error, print_words
 from rescheduler.cli.command_options import (
     effective_config_options,
     label_selector,
     live_cluster_options,
+    near_names,
 )
 from rescheduler.cli.execution import (
     CONTINUE_HINT,
@@ -27,11 +28,11 @@ from rescheduler.cli.output_formats import output_option, print_document
 from rescheduler.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from kubevalues.label_selectors import Selector
     from rescheduler.api.daemon_status import NodeInMaintenance
-    from rescheduler.cli.progress_display import DrainDisplay
+    from rescheduler.cli.progress_display import AnyDrainDisplay
     from rescheduler.cluster.node_record import NodeRecord
     from rescheduler.config.policy import Configuration
     from rescheduler.daemon.components import Rescheduler
@@ -103,7 +104,7 @@ def drain(  # noqa: PLR0913 - one per option
     _report_remaining([state.node for state in states if state.left])
     if not any(state.left for state in states):
         names = " ".join(state.node for state in states)
-        echo(f"To return to service, run: rescheduler undrain {names}", err=True)
+        print_words(f"To return to service, run: rescheduler undrain {names}")
     if view.is_interrupted:
         sys.exit(EXIT_INTERRUPTED)
     sys.exit(EXIT_ERROR if any(state.left for state in states) else 0)
@@ -137,7 +138,7 @@ def _preview_drain(
 
     snapshot, webhook = cluster.read_snapshot(configuration)
     names = _selected_nodes(nodes, selector, snapshot.nodes.records)
-    _exit_if_unknown([name for name in names if name not in snapshot.nodes.row])
+    _exit_if_unknown(names, snapshot.nodes.row)
     policy = replace_settings(configuration.policy, max_reschedule_pods=10_000, windows=())
     strategies = [NodeMaintenance(frozenset(names))]
     snapshot = with_maintenance(snapshot, names)
@@ -148,11 +149,11 @@ def _preview_drain(
 
 
 async def _drain(
-    rescheduler: "Rescheduler", names: dict[str, None], view: "DrainDisplay", *, wait: bool
+    rescheduler: "Rescheduler", names: dict[str, None], view: "AnyDrainDisplay", *, wait: bool
 ) -> "tuple[NodeInMaintenance, ...]":
     from rescheduler.daemon.node_drain import NodeDrain, start_maintenance, wait_for_labels  # noqa: PLC0415
 
-    _exit_if_unknown([name for name in names if rescheduler.watched.nodes.get(name) is None])
+    _exit_if_unknown(names, {node.name for node in rescheduler.watched.nodes})
     user = await requesting_user(rescheduler.client)
     draining = NodeDrain(
         rescheduler.client,
@@ -166,9 +167,11 @@ async def _drain(
 
     async def follow() -> None:
         nonlocal last
-        async for last in draining.states(wait=wait):
-            view.on_nodes(last)
-            await draining.write_conditions(last, rescheduler.now())
+        async with rescheduler.checking() as checker:
+            async for last in draining.states(wait=wait):
+                view.on_nodes(last)
+                await draining.write_conditions(last, rescheduler.now())
+                await checker.measure()  # the next plan is made of it
 
     async with rescheduler.executing():
         await report_other_executor(rescheduler, is_manual=False)
@@ -183,7 +186,7 @@ async def _drain(
         states = draining.now() if view.is_interrupted or not last else last
         await draining.write_conditions(states, rescheduler.now())
     if draining.has_running_moves:
-        echo(CONTINUE_HINT, err=True)
+        print_words(CONTINUE_HINT)
     return states
 
 
@@ -193,10 +196,9 @@ def _report_remaining(nodes: list[str]) -> None:
         return
     names = " ".join(nodes)
     stay = "stays cordoned and labeled" if len(nodes) == 1 else "stay cordoned and labeled"
-    echo(
+    print_words(
         f"{', '.join(nodes)} {stay} for maintenance. To continue, run: rescheduler drain {names}\n"
-        f"To return to service, run: rescheduler undrain {names}",
-        err=True,
+        f"To return to service, run: rescheduler undrain {names}"
     )
 
 
@@ -218,7 +220,7 @@ def undrain(nodes: tuple[str, ...], selector: str | None, cluster: ClusterSource
 
         known = [] if parsed is None else (await client.list(NODES)).items
         names = dict.fromkeys(_selected_nodes(nodes, parsed, known))
-        _exit_if_unknown([name for name in names if not await _node_exists(client, name)])
+        _exit_if_unknown(names, [name for name in names if await _node_exists(client, name)])
         return await end_maintenance(client, names)
 
     for node, words in execution.ask(undrained).items():
@@ -236,13 +238,14 @@ async def _node_exists(client: "Client", node: str) -> bool:
     return True
 
 
-def _exit_if_unknown(unknown: list[str]) -> None:
+def _exit_if_unknown(names: "Iterable[str]", known: "Collection[str]") -> None:
     """Exit if a node is unknown, before any node is changed."""
-    if unknown:
-        exit_with_error(f"node {', '.join(unknown)} not found: nothing was changed", EXIT_ERROR)
+    if unknown := [name for name in names if name not in known]:
+        hint = near_names(unknown[0], known) if len(unknown) == 1 else ""
+        exit_with_error(f"node {', '.join(unknown)} not found: nothing was changed{hint}", EXIT_ERROR)
 
 
-def _report(states: "tuple[NodeInMaintenance, ...]", output: str, view: "DrainDisplay") -> None:
+def _report(states: "tuple[NodeInMaintenance, ...]", output: str, view: "AnyDrainDisplay") -> None:
     if output != "table":
         print_document({"nodes": [msgspec.to_builtins(state) for state in states]}, output)
         return

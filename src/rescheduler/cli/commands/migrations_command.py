@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error
-from rescheduler.cli.command_options import label_selector, live_cluster_options, namespace_option, object_key
+from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error, print_note
+from rescheduler.cli.command_options import (
+    label_selector,
+    live_cluster_options,
+    namespace_option,
+    near_names,
+    object_key,
+)
 from rescheduler.cli.commands.plan_commands import report_moves_and_exit
 from rescheduler.cli.commands.status_command import installed_settle_time, read_copies
 from rescheduler.cli.execution import Execution, execute_plan, stop_event_on_signals, verbose_option
 from rescheduler.cli.output_formats import list_output_option, print_document
-from rescheduler.cli.terminal import echo, echo_lines
+from rescheduler.cli.terminal import counted, echo, echo_lines
 
 if TYPE_CHECKING:
     from rescheduler.cli.migrations_view import LiveSteps
@@ -118,7 +124,7 @@ def _selected(
 
     found = execution.ask(lambda client: _read_migrations(client, namespace, key, labels))
     if key and not found:
-        exit_with_error(_not_found_message(key), EXIT_ERROR)
+        exit_with_error(execution.ask(lambda client: _not_found_message(client, key)), EXIT_ERROR)
     return [item for item in found if is_selected(item)], is_selected
 
 
@@ -205,9 +211,17 @@ def _field_of(item: Any, path: str) -> str:
     return str(item or "")
 
 
-def _not_found_message(key: str) -> str:
-    namespace = key.partition("/")[0]
-    return f"migration {key} not found. To list them, run: rescheduler migrations -n {namespace}"
+async def _not_found_message(client: "Client", key: str) -> str:
+    """Name similar migrations, also of other namespaces: `history` and Events show names without them."""
+    from rescheduler.kube import errors  # noqa: PLC0415
+
+    try:
+        items = await _read_migrations(client, "", "", "")
+    except errors.Forbidden:
+        items = []
+    known = [f"{item['metadata']['namespace']}/{item['metadata']['name']}" for item in items]
+    hint = near_names(key, known) or "."
+    return f"migration {key} not found{hint} To list all, run: rescheduler migrations"
 
 
 def _filter(namespace: str, key: str) -> Callable[[Any], bool]:
@@ -304,7 +318,7 @@ def _cancel(execution: Execution, key: str) -> None:
 
         before = migration_at(key, rescheduler.watched)
         if before is None:
-            return _not_found_message(key)
+            return await _not_found_message(rescheduler.client, key)
         if before.is_finished:
             return f"{key} can't be cancelled: it is already {before.status.phase}"
         gone = asyncio.Event()
@@ -320,6 +334,10 @@ def _cancel(execution: Execution, key: str) -> None:
         with contextlib.ExitStack() as stack:
             stack.callback(rescheduler.watched.migrations.informer.subscribe(remember))
             async with rescheduler.executing():
+                found = map(rescheduler.watched.records.migration, rescheduler.watched.migrations.informer)
+                others = sum(each is not None and not each.is_finished for each in found) - 1
+                if others and not rescheduler.lease.is_held_by_another:
+                    print_note(f"this command also continues {counted(others, 'other migration')}")
                 await rescheduler.client.delete(POD_MIGRATIONS, key, uid=before.uid)
                 await gone.wait()
         echo(f"{key}: {last[0].status.message or 'cancelled'}")

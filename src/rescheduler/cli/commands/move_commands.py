@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error
+from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error, print_words
 from rescheduler.cli.command_options import (
+    confirmed,
     deployment_key,
     effective_config_options,
     existing_key,
     exit_if_missing,
     namespace_option,
     object_key,
+    pods_of_deployment,
 )
 from rescheduler.cli.execution import (
     CONTINUE_HINT,
@@ -24,10 +26,8 @@ from rescheduler.cli.execution import (
     requesting_user,
 )
 from rescheduler.cli.output_formats import output_option, print_document
-from rescheduler.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from rescheduler.cluster.pod_record import PodRecord
     from rescheduler.cluster.snapshot import Snapshot
     from rescheduler.config.policy import Configuration
     from rescheduler.daemon.components import Rescheduler
@@ -79,8 +79,9 @@ def move(  # noqa: PLR0913 - one per option
     if dry_run or deployment is not None:
         keys = _preview_move(cluster, configuration, key, target, is_deployment=deployment is not None)
         if dry_run:
+            print_words("Dry run: nothing was changed.")
             return
-        if not yes and not click.confirm(f"Move all {len(keys)} pods of Deployment {key}?", default=False):
+        if not yes and not confirmed(f"Move all {len(keys)} pods of Deployment {key}?"):
             exit_with_error("nothing was moved", EXIT_ERROR)
     else:
         keys = []
@@ -115,21 +116,28 @@ def move(  # noqa: PLR0913 - one per option
     _report_moves(found, output)
     if progress.is_interrupted:
         if any(each.is_under_way for each in found.moves):
-            echo(CONTINUE_HINT, err=True)
+            print_words(CONTINUE_HINT)
         sys.exit(EXIT_INTERRUPTED)
     sys.exit(0 if all(each.is_completed for each in found.moves) else EXIT_ERROR)
 
 
 def _report_moves(run: "PlanExecution", output: str) -> None:
-    from rescheduler.cli.move_status import failure_remedy, move_results  # noqa: PLC0415
+    from rescheduler.cli.move_status import (  # noqa: PLC0415
+        failure_lines,
+        failure_remedy,
+        move_results,
+        moves_summary,
+    )
 
     if output != "table":
         results = move_results(run.moves)
         print_document(results[0] if len(results) == 1 else {"moves": results}, output)
+    elif len(run.moves) > 1:
+        print_words("\n".join([moves_summary(run.moves), *failure_lines(run.moves)]), err=False)
     else:
         for each in run.moves:
             if each.is_over and not each.is_completed:
-                echo(f"{each.move.pod} was not moved. {failure_remedy(each)}", err=True)
+                print_words(f"{each.move.pod} was not moved. {failure_remedy(each)}")
     sys.stdout.flush()
 
 
@@ -142,26 +150,20 @@ def _preview_move(
     is_deployment: bool,
 ) -> list[str]:
     """Print whether the pods can be moved, and return their keys; exit if one of them can't."""
-    from rescheduler.daemon.manual_plans import manual_move_refusals  # noqa: PLC0415
+    from rescheduler.daemon.manual_plans import likely_targets, manual_move_refusals  # noqa: PLC0415
     from rescheduler.migrations.runtime_state import RuntimeState, SteeringStatus  # noqa: PLC0415
 
     snapshot, webhook = cluster.read_snapshot(configuration)
-    if is_deployment:
-        keys = _pods_of_deployment(snapshot, key)
-        if not keys:
-            exit_with_error(f"Deployment {key} not found, or it has no pods", EXIT_ERROR)
-    else:
-        keys = [_existing_pod(key, snapshot)]
+    keys = pods_of_deployment(key, snapshot) if is_deployment else [_existing_pod(key, snapshot)]
     state = RuntimeState(configuration.policy, SteeringStatus(bool(webhook.steers), bool(webhook.guards)))
-    is_refused = False
-    for each in keys:
-        if refusals := manual_move_refusals(snapshot, each, target, state):
-            is_refused = True
-            _report_refusals(each, refusals, "table")
-        else:
-            node = snapshot.pods.records[snapshot.pods.row[each]].node
-            echo(f"{each} can be moved from {node} to {target or 'another node'}", err=True)
-    if is_refused:
+    refused = {pod: found for pod in keys if (found := manual_move_refusals(snapshot, pod, target, state))}
+    for pod, refusals in refused.items():
+        _report_refusals(pod, refusals, "table")
+    movable = [pod for pod in keys if pod not in refused]
+    for pod, (best, handover) in zip(movable, likely_targets(snapshot, movable, state), strict=True):
+        node = snapshot.pods.records[snapshot.pods.row[pod]].node
+        print_words(f"{pod} can be moved from {node} to {target or best} ({handover})")
+    if refused:
         exit_with_error("nothing was moved", EXIT_ERROR)
     return keys
 
@@ -171,18 +173,6 @@ def _existing_pod(key: str, snapshot: "Snapshot") -> str:
     found = existing_key(key, snapshot.pods.row)
     exit_if_missing("pod", found, snapshot)
     return found
-
-
-def _pods_of_deployment(snapshot: "Snapshot", key: str) -> list[str]:
-    namespace, _, name = key.partition("/")
-
-    def belongs(pod: "PodRecord") -> bool:
-        revision = pod.labels.get("pod-template-hash")
-        owner = pod.owner
-        is_ours = owner is not None and owner.kind == "ReplicaSet" and owner.name == f"{name}-{revision}"
-        return is_ours and pod.namespace == namespace and not pod.is_terminating
-
-    return sorted(pod.key for pod in snapshot.pods.records if belongs(pod))
 
 
 def _report_refusals(key: str, refusals: "list[Rejection]", output: str) -> None:
@@ -201,8 +191,8 @@ def _report_refusals(key: str, refusals: "list[Rejection]", output: str) -> None
         ]
         print_document({"pod": key, "result": "Refused", "refusals": documents}, output)
         return
-    echo(f"{key} can't be moved", err=True)
+    print_words(f"{key} can't be moved")
     for each, remedy in zip(refusals, remedies, strict=True):
-        echo(f"  - {each.reason}: {each.detail}", err=True)
+        print_words(f"  - {each.reason}: {each.detail}")
         if remedy:
-            echo(f"    {remedy}", err=True)
+            print_words(f"    {remedy}")

@@ -1,7 +1,7 @@
 """`rescheduler explain`: why can't this pod move? `fit`: would this pod fit, and what would have to move?"""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from rescheduler.cli.command_options import (
     existing_key,
     exit_if_missing,
     object_key,
+    pods_of_deployment,
 )
 from rescheduler.cli.output_formats import output_option, print_document, text_output_option
 from rescheduler.cli.terminal import (
@@ -35,7 +36,9 @@ from rescheduler.cli.terminal import (
 
 if TYPE_CHECKING:
     from rescheduler.cluster.pod_record import PodRecord
+    from rescheduler.cluster.snapshot import Snapshot
     from rescheduler.config.policy import Policy
+    from rescheduler.planner.explanation import NodeExplanation, PodExplanation
     from rescheduler.planner.plan import Plan
     from rescheduler.strategies.make_room import MakeRoom
 
@@ -167,7 +170,8 @@ def _print_results(results: list[FitResult], plan: "Plan", output: str) -> None:
     fitting = sum(each.fits != "No" for each in results)
     now = sum(each.fits == "Now" for each in results)
     after = f", {fitting - now} after {counted(len(plan.moves), 'move')}" if plan.moves else ""
-    echo(f"\n{fitting} of {counted(len(results), 'pod')} fit: {now} now{after}.")
+    when = f": {now} now{after}" if fitting else ""
+    echo(f"\n{fitting} of {counted(len(results), 'pod')} fit{when}.")
     if plan.moves:
         echo()
         echo_lines(plan_lines(plan, terminal), color=terminal.colour)
@@ -291,22 +295,27 @@ def _with_requests(container: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kind_and_name(kind: str, name: str | None) -> tuple[str, str]:
-    """Split `pod/NAME`, as kubectl does, or check `pod NAME`."""
+    """Split `pod/NAME`, as kubectl does, or check `pod NAME`; NAMESPACE/NAME is a pod."""
     if name is None:
-        kind, slash, name = kind.partition("/")
-        if not slash or not name:
+        before, slash, after = kind.partition("/")
+        if not slash or not after:
             raise click.UsageError("specify a pod or a node: `explain pod NAME` or `explain pod/NAME`")
+        kind, name = (before, after) if before in _KINDS else ("pod", kind)
     if kind not in _KINDS:
-        raise click.UsageError(f'"{kind}" is not pod or node')
+        raise click.UsageError(f'"{kind}" is not pod, node or deployment')
     return _KINDS[kind], name
 
 
-_KINDS = {"pod": "pod", "pods": "pod", "po": "pod", "node": "node", "nodes": "node", "no": "node"}
+_KINDS = {
+    **dict.fromkeys(("pod", "pods", "po"), "pod"),
+    **dict.fromkeys(("node", "nodes", "no"), "node"),
+    **dict.fromkeys(("deployment", "deployments", "deploy", "deployment.apps"), "deployment"),
+}
 """The names that kubectl accepts."""
 
 
 @click.command()
-@click.argument("kind", metavar="pod|node")
+@click.argument("kind", metavar="pod|node|deployment")
 @click.argument("name", metavar="NAME", required=False)
 @click.option(
     "-n", "--namespace", metavar="NAME", help="Namespace of the pod; defaults to the one of the context."
@@ -317,28 +326,61 @@ def explain(kind: str, name: str | None, namespace: str | None, cluster: Cluster
     """For a pod: whether it can move, the reasons if not, and why each other node can't take it.
 
     Name a pod as for kubectl, with -n NAMESPACE, or as NAMESPACE/NAME. `pod NAME` and `pod/NAME` are the
-    same. The start of a name is enough if no other name starts like it.
+    same. The start of a name is enough if no other name starts like it. deploy/NAME means all pods of the
+    Deployment.
     """
     kind, name = _kind_and_name(kind, name)
     configuration = cluster.effective_configuration()
-    key = object_key(name, namespace, cluster) if kind == "pod" else name
+    key = name if kind == "node" else object_key(name, namespace, cluster)
     snapshot, webhook = cluster.read_snapshot(configuration, meanwhile=["rescheduler.planner.explanation"])
-    key = existing_key(key, snapshot.pods.row if kind == "pod" else snapshot.nodes.row)
-    exit_if_missing(kind, key, snapshot)
-    from rescheduler.planner.explanation import explain_node, explain_pod  # noqa: PLC0415
+    if kind == "deployment":
+        keys = pods_of_deployment(key, snapshot)
+    else:
+        keys = [existing_key(key, snapshot.pods.row if kind == "pod" else snapshot.nodes.row)]
+        exit_if_missing(kind, keys[0], snapshot)
+    from rescheduler.planner.explanation import PodExplanation, explain_node, explain_pod  # noqa: PLC0415
 
-    explained = explain_pod if kind == "pod" else explain_node
-    steered, guarded = webhook.steers, bool(webhook.guards)
-    explanation = explained(snapshot, configuration.policy, key, steered=steered, guarded=guarded)
-    assumptions = (*snapshot.assumptions, *explanation.assumptions)
+    def explained(snapshot: "Snapshot") -> "list[PodExplanation] | list[NodeExplanation]":
+        policy, steered, guarded = configuration.policy, webhook.steers, bool(webhook.guards)
+        if kind == "node":
+            return [explain_node(snapshot, policy, keys[0], steered=steered, guarded=guarded)]
+        return [explain_pod(snapshot, policy, each, steered=steered, guarded=guarded) for each in keys]
+
+    explanations = explained(snapshot)
     if output == "text":
-        from rescheduler.cli.explain_view import explanation_lines  # noqa: PLC0415
-        from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
+        if kind == "deployment":
+            movable = sum(not each.kept_by for each in explanations if isinstance(each, PodExplanation))
+            echo(f"Deployment {key}: {movable} of {counted(len(keys), 'pod')} can move\n")
+        _print_explanations(explanations, snapshot.assumptions)
+        if kind == "node":
+            from rescheduler.web.what_if import with_maintenance  # noqa: PLC0415
 
-        terminal = terminal_of(sys.stdout)
-        lines = explanation_lines(explanation, assumptions, terminal)
-        echo_lines(lines, color=terminal.colour)
+            _print_drain_hint(explanations, explained(with_maintenance(snapshot, keys)))
     else:
         from rescheduler.cli.explain_view import explanation_document  # noqa: PLC0415
 
-        print_document(explanation_document(explanation, assumptions), output)
+        documents = [
+            explanation_document(each, (*snapshot.assumptions, *each.assumptions)) for each in explanations
+        ]
+        print_document({"pods": documents} if kind == "deployment" else documents[0], output)
+
+
+def _print_explanations(
+    explanations: "Sequence[PodExplanation | NodeExplanation]", assumptions: tuple[str, ...]
+) -> None:
+    from rescheduler.cli.explain_view import explanation_lines  # noqa: PLC0415
+    from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
+
+    terminal = terminal_of(sys.stdout)
+    for place, each in enumerate(explanations):
+        if place:
+            echo()
+        lines = explanation_lines(each, (*assumptions, *each.assumptions), terminal)
+        echo_lines(lines, color=terminal.colour)
+
+
+def _print_drain_hint(usual: "Sequence[Any]", drained: "Sequence[Any]") -> None:
+    """Say how many pods a drain can move, if it can move more: some limits don't apply to it."""
+    now, then = (sum(not pod.kept_by for node in nodes for pod in node.tenants) for nodes in (usual, drained))
+    if then > now:
+        echo(f"\n`rescheduler drain {usual[0].node}` can move {then} of its pods.")

@@ -16,6 +16,7 @@ from rescheduler.cli.cluster_source import (
 )
 from rescheduler.cli.command_options import (
     cluster_and_config_options,
+    confirmed,
     effective_config_options,
     existing_key,
     exit_if_missing,
@@ -33,6 +34,7 @@ from rescheduler.cli.terminal import echo, echo_lines
 
 if TYPE_CHECKING:
     from rescheduler.cluster.snapshot import Snapshot
+    from rescheduler.cluster.sources.cluster_kinds import WebhookProbeResult
     from rescheduler.config.policy import Configuration, Policy
     from rescheduler.daemon.components import Rescheduler
     from rescheduler.migrations.controller.plan_execution import PlanExecution
@@ -99,6 +101,15 @@ def make_plan(
     """Read the cluster and return a plan; exit if that fails. `pending_pod` names the only pod that the plan
     makes room for, and does nothing else."""
     snapshot, webhook = cluster.read_snapshot(configuration, meanwhile=PRELOADED_MODULES)
+    return _plan_of(snapshot, webhook, configuration, pending_pod)
+
+
+def _plan_of(
+    snapshot: "Snapshot",
+    webhook: "WebhookProbeResult",
+    configuration: "Configuration",
+    pending_pod: str | None,
+) -> "Plan":
     from rescheduler.planner.plan_builder import build_plan  # noqa: PLC0415
     from rescheduler.strategies.strategy_registry import (  # noqa: PLC0415
         DuplicateStrategy,
@@ -168,22 +179,29 @@ def plan(  # noqa: PLR0913 - one per option
     Exit codes: 0 if there is nothing to do, 3 if there are moves or node changes, 1 if the cluster or the
     file can't be read, 2 for invalid options or an invalid configuration.
     """
-    configuration = with_overrides(cluster.effective_configuration(), strategies, max_moves)
     old = None if diff is None else _read_plan(diff)
-    if anonymize:
-        if html is None or save is not None:
-            raise click.UsageError("--anonymize needs --html, and can't be combined with --save")
-        cluster = cluster.anonymized(configuration)
+    if anonymize and (html is None or save is not None):
+        raise click.UsageError("--anonymize needs --html, and can't be combined with --save")
     if pending_pod is not None and (strategies or html is not None):
         raise click.UsageError("--for can't be combined with --strategy or --html")
+
+    def configure(configuration: "Configuration") -> "Configuration":
+        return with_overrides(configuration, strategies, max_moves)
+
     if html is None:
-        made = make_plan(cluster, configuration, _pending_key(pending_pod, namespace, cluster))
+        key = _pending_key(pending_pod, namespace, cluster)
+        configuration, snapshot, webhook = cluster.read_configured(configure, meanwhile=PRELOADED_MODULES)
+        made = _plan_of(snapshot, webhook, configuration, key)
     else:
-        made = _plan_page(cluster, configuration, html)
+        configuration = configure(cluster.effective_configuration())
+        made = _plan_page(cluster.anonymized(configuration) if anonymize else cluster, configuration, html)
     if save is not None:
         _save_plan(made, save)
     if old is None:
         print_plan(made, output)
+        is_live = cluster.saved is None and (pending_pod is None or save is not None)
+        if made.moves and is_live and output == "table" and sys.stdout.isatty():
+            echo(f"\nNothing was moved. To move pods, run: rescheduler apply{f' {save}' if save else ''}")
     else:
         _print_diff(old, made, output)
     sys.stdout.flush()
@@ -337,11 +355,7 @@ def confirm_plan(output: str) -> None:
     """Ask for confirmation; exit if the answer is no or there is no terminal to ask on."""
     if not sys.stdin.isatty() and output != "table":
         raise click.UsageError("-o json and -o yaml need --yes when there is no terminal")
-    try:
-        agreed = click.confirm("Make these moves?", default=False, err=output != "table")
-    except click.Abort:
-        agreed = False
-    if not agreed:
+    if not confirmed("Make these moves?", err=output != "table"):
         exit_with_error("nothing was moved", EXIT_ERROR)
 
 

@@ -18,6 +18,7 @@ from rescheduler.cli.cluster_source import (
     ClusterSource,
     exit_with_error,
     print_note,
+    print_words,
     read_input_file,
     saved_reading,
 )
@@ -25,7 +26,7 @@ from rescheduler.cli.command_options import cluster_options, saved_cluster_optio
 from rescheduler.cli.commands.plan_commands import with_overrides
 from rescheduler.cli.execution import verbose_option
 from rescheduler.cli.output_formats import output_option, print_document
-from rescheduler.cli.terminal import echo, echo_lines
+from rescheduler.cli.terminal import echo_lines
 
 if TYPE_CHECKING:
     from rescheduler.cluster.sources.cluster_export import ClusterExport
@@ -49,8 +50,8 @@ def snapshot(
 ) -> None:
     """FILE is JSON, or YAML if its name ends in .yaml; gzipped if it ends in .gz; - is standard output.
 
-    It contains everything that planning needs and the time, but no environment variables, arguments, Secrets
-    or ConfigMaps.
+    It contains everything that planning with the configuration needs, such as usage and custom metrics, and
+    the time, but no environment variables, arguments, Secrets or ConfigMaps.
     """
     without_names = anonymize or anonymise
     if keep and not without_names:
@@ -63,7 +64,7 @@ def snapshot(
         print_note(note)
     found = Counter(each["kind"] for each in saving.objects)
     listed = ", ".join(f"{count} {kind}" for kind, count in found.items())
-    echo(f"saved {listed or 'nothing'}", err=True)
+    print_words(f"saved {listed or 'nothing'}")
 
 
 def _read_cluster(cluster: ClusterSource) -> "ClusterExport":
@@ -71,7 +72,11 @@ def _read_cluster(cluster: ClusterSource) -> "ClusterExport":
     from rescheduler.cluster.sources.cluster_export import export_of_file, export_of_live  # noqa: PLC0415
 
     if cluster.saved is None:
-        read: ClusterExport = cluster.with_client(None, export_of_live)
+        configuration = cluster.effective_configuration()
+        policy = configuration.policy
+        read: ClusterExport = cluster.with_client(
+            configuration, lambda client: export_of_live(client, policy)
+        )
         return read
     raw, source = read_input_file(cluster.saved)
     try:
@@ -132,14 +137,16 @@ def simulate(cluster: ClusterSource, checks: int, strategies: tuple[str, ...], o
     reading = saved_reading(raw, source, configuration.policy)
     start = cluster.now or datetime.fromtimestamp(reading.now_s, UTC)
     objects = _objects(raw, source)
+    from rescheduler.cli.plan_view import simulated_check_lines, simulation_summary_lines  # noqa: PLC0415
+    from rescheduler.cli.simulated_checks import SimulatedCheck, simulation_document  # noqa: PLC0415
     from rescheduler.cli.simulated_checks import simulate as simulated  # noqa: PLC0415
-    from rescheduler.cli.simulated_checks import (  # noqa: PLC0415
-        simulation_document,
-        simulation_summary_lines,
-    )
     from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
 
     terminal = terminal_of(sys.stdout)
+
+    def report(check: SimulatedCheck) -> None:
+        if output == "table":
+            echo_lines(simulated_check_lines(check, terminal), color=terminal.colour)
 
     # A dry run would move nothing, and so show nothing.
     configuration = replace(configuration, policy=replace(configuration.policy, dry_run=False))
@@ -152,7 +159,7 @@ def simulate(cluster: ClusterSource, checks: int, strategies: tuple[str, ...], o
         checks=checks,
         usage=reading.usage,
         guarded=bool(reading.webhook.guards),
-        terminal=terminal if output == "table" else None,
+        report=report,
     )
     if output == "table":
         echo_lines(simulation_summary_lines(course, terminal), color=terminal.colour)
@@ -224,5 +231,4 @@ def simulator(
     try:
         run_standalone(StandaloneOptions(scenario, saved, port, token, kubeconfig, speed))
     except StandaloneError as error:
-        echo(str(error), err=True)
-        sys.exit(error.exit_code)
+        exit_with_error(str(error), error.exit_code)

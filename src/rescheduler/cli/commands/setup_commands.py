@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rescheduler.cli.cluster_source import EXIT_USAGE_ERROR, exit_with_error, read_input_file
+from rescheduler.cli.cluster_source import EXIT_USAGE_ERROR, exit_with_error, print_note, read_input_file
 from rescheduler.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def config() -> None:
     """All commands print a configuration file."""
 
 
-@config.command()
+@config.command(short_help="Print the effective configuration of a file, or its errors.")
 @click.argument("file", metavar="FILE")
 def check(file: str) -> None:
     """Print the effective configuration of a file, or all errors in it.
@@ -45,10 +45,9 @@ def check(file: str) -> None:
         else:
             loaded = load_file(Path(file), known_strategies())
     except ConfigurationError as error:
-        echo(str(error), err=True)
-        sys.exit(_EXIT_INVALID_CONFIG)
+        exit_with_error(str(error), _EXIT_INVALID_CONFIG)
     for note in loaded.notes:
-        echo(f"note: {note}", err=True)
+        print_note(note)
     echo(render_effective(loaded.configuration), nl=False)
 
 
@@ -60,7 +59,7 @@ def show() -> None:
     echo(render_defaults(), nl=False)
 
 
-@config.command("from-descheduler")
+@config.command("from-descheduler", short_help="Convert a DeschedulerPolicy.")
 @click.argument("policy", metavar="POLICY")
 def from_descheduler(policy: str) -> None:
     """Convert a DeschedulerPolicy (descheduler/v1alpha2) into a configuration file.
@@ -75,10 +74,9 @@ def from_descheduler(policy: str) -> None:
     try:
         converted, notes = convert_descheduler_policy(*read_input_file(policy))
     except ConfigurationError as error:
-        echo(str(error), err=True)
-        sys.exit(_EXIT_INVALID_CONFIG)
+        exit_with_error(str(error), _EXIT_INVALID_CONFIG)
     if notes:
-        echo(f"note: {len(notes)} without a counterpart, or different: see the comments", err=True)
+        print_note(f"{len(notes)} without a counterpart, or different: see the comments")
     echo(converted, nl=False)
 
 

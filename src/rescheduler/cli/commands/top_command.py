@@ -12,7 +12,7 @@ import click
 
 from rescheduler.cli.cluster_source import EXIT_USAGE_ERROR, ClusterSource, exit_with_error
 from rescheduler.cli.command_options import effective_config_options
-from rescheduler.cli.execution import Execution, current_user, short_collections
+from rescheduler.cli.execution import Execution, requesting_user, short_collections
 from rescheduler.cli.terminal import counted, echo
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveTop", "show_while_loading", "top"]
 
+_NAMED = 2
 _RECENT = 20
 """Finished moves that are shown."""
 
@@ -47,7 +48,7 @@ def top(cluster: ClusterSource, interval: float) -> None:
     """Shows nodes as bars, moves with their steps, halts and recent activity, until you press q.
 
     Keys: s sorts, / filters, Enter explains a node and then its pods, p shows the plan, P pauses, R resumes,
-    Tab goes to the moves, c cancels one.
+    Tab goes to the moves, where Enter shows one and c cancels it.
     """
     if find_spec("textual") is None:
         exit_with_error(
@@ -87,21 +88,21 @@ async def _load(screen: "TopScreen", execution: Execution, client: "Client") -> 
     from rescheduler.daemon.own_objects import state_namespace  # noqa: PLC0415
 
     await screen.is_shown.wait()
-    await execution.require_crd(client)
     screen.step = "Reading nodes, pods and migrations"
-    async with execution.watching(client) as rescheduler:
+    async with execution.watching(client, only=True) as rescheduler:
         home = await state_namespace(client, execution.configuration)
         async with rescheduler.checking() as checker:
             screen.step = "Planning"
-            screen.start(LiveTop(rescheduler, checker, home))
+            screen.start(LiveTop(rescheduler, checker, home, execution.cluster.address()))
             await asyncio.Event().wait()
 
 
 class LiveTop:
     """Reads a live cluster through caches, and acts with the user's permissions."""
 
-    def __init__(self, rescheduler: "Rescheduler", checker: "Checker", home: str) -> None:
-        """`home` is the namespace of the daemon's state."""
+    def __init__(self, rescheduler: "Rescheduler", checker: "Checker", home: str, address: str = "") -> None:
+        """`home` is the namespace of the daemon's state, `address` says which cluster it is."""
+        self._address = address
         self._rescheduler = rescheduler
         self._checker = checker
         self._home = home
@@ -121,9 +122,11 @@ class LiveTop:
             summary = _summary(pause, status, datetime.now(UTC))
         except (errors.KubeError, UnreadableState) as error:
             summary = (f"The daemon's status can't be read: {error}",)
+        policy = self._rescheduler.runtime.current.policy
+        cluster = (f"Cluster: {self._address}",) if self._address else ()
         return TopState(
-            (*summary, _plan_words(found)),
-            _node_rows(found, self._rescheduler.runtime.current.policy),
+            (*cluster, *summary, _balance_words(found, policy), _plan_words(found)),
+            _node_rows(found, policy),
             _move_rows(self._rescheduler, datetime.now(UTC)),
         )
 
@@ -144,21 +147,33 @@ class LiveTop:
 
         return await self._explanation(explain_pod, key, width)
 
+    async def show_move(self, key: str, width: int) -> Sequence[str]:
+        from rescheduler.cli.migrations_view import LiveSteps, migration_detail_lines  # noqa: PLC0415
+        from rescheduler.cli.terminal import Terminal  # noqa: PLC0415
+        from rescheduler.migrations.controller.observation_builder import migration_at  # noqa: PLC0415
+        from rescheduler.migrations.labels_and_names import copy_name  # noqa: PLC0415
+
+        watched, now = self._rescheduler.watched, datetime.now(UTC)
+        item = watched.migrations.informer.get(key)
+        known = migration_at(key, watched)
+        if item is None or known is None:
+            return [f"{key} no longer exists"]
+        copy = watched.pods.get(f"{known.namespace}/{copy_name(known)}")
+        settle_time = self._rescheduler.runtime.current.policy.settle_time
+        live = LiveSteps({} if copy is None else {key: copy}, settle_time)
+        return list(migration_detail_lines(item, (), Terminal(width=width), now, live))
+
     async def pods_on(self, node: str) -> Sequence[str]:
         snapshot = (await self._latest()).snapshot
         row = snapshot.nodes.row.get(node)
         return [] if row is None else [snapshot.pods.records[pod].key for pod in snapshot.pods.on(row)]
 
     async def pause(self) -> str:
-        from rescheduler.api.daemon_status import Pause  # noqa: PLC0415
-
-        await self._write(Pause(paused=True, by=current_user(), at=datetime.now(UTC), why="paused in top"))
+        await self._write(paused=True, why="paused in top")
         return "Paused: the daemon starts no more moves and finishes the running ones."
 
     async def resume(self) -> str:
-        from rescheduler.api.daemon_status import Pause  # noqa: PLC0415
-
-        await self._write(Pause(by=current_user(), at=datetime.now(UTC)))
+        await self._write(paused=False)
         return "Resumed: the next check can move pods."
 
     async def cancel(self, migration: str) -> str:
@@ -171,10 +186,13 @@ class LiveTop:
         await self._rescheduler.client.delete(POD_MIGRATIONS, migration, uid=known.uid)
         return f"Cancelling {migration}: the leader rolls it back, or finishes it."
 
-    async def _write(self, pause: "Pause") -> None:
+    async def _write(self, *, paused: bool, why: str = "") -> None:
+        from rescheduler.api.daemon_status import Pause  # noqa: PLC0415
         from rescheduler.daemon.own_objects import write_pause  # noqa: PLC0415
 
-        await write_pause(self._rescheduler.client, self._home, pause)
+        client = self._rescheduler.client
+        by = await requesting_user(client)
+        await write_pause(client, self._home, Pause(paused=paused, by=by, at=datetime.now(UTC), why=why))
 
     async def _latest(self) -> "CheckResult":
         if self._last is None:
@@ -212,15 +230,26 @@ def _summary(pause: "Pause", status: "DaemonStatus | None", now: datetime) -> tu
     lines += [f"Halted: {halt.reason}: {halt.words}" for halt in (status.halts if status else ())]
     if pause.paused and not any(line.startswith("Halted: Paused") for line in lines):
         lines.append(f"Paused by {pause.by}{f': {pause.why}' if pause.why else ''}")
-    balance = [
-        f"{each.resource} spread {each.spread:.1f} points" for each in (status.balance if status else ())
-    ]
-    return (*lines, *([f"Balance: {', '.join(balance)}"] if balance else []))
+    return tuple(lines)
+
+
+def _balance_words(check: "CheckResult", policy: "Policy") -> str:
+    """Return the spread of the loads that the bars show; what the daemon wrote at its last check is older."""
+    from rescheduler.daemon.status_writer import balance_of  # noqa: PLC0415
+
+    parts = (
+        f"{each.resource} {each.least.percent:.0f}% to {each.most.percent:.0f}%, "
+        f"spread {each.spread:.0f} points"
+        for each in balance_of(check.snapshot, policy.balance_resources)
+    )
+    return f"Balance: {'; '.join(parts) or 'unknown'}"
 
 
 def _plan_words(check: "CheckResult") -> str:
     moves = len(check.plan.moves)
     what = counted(moves, "move") if moves else "nothing to move"
+    if check.heating:
+        what += f" yet: too hot are {', '.join(check.heating[:_NAMED])}{' …' * (len(check.heating) > _NAMED)}"
     return f"Plan: {what}, load by {check.usage_source}, as of {check.began:%H:%M:%S} UTC"
 
 

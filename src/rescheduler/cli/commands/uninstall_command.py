@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error, print_note
-from rescheduler.cli.command_options import live_cluster_options
+from rescheduler.cli.command_options import confirmed, live_cluster_options
 from rescheduler.cli.execution import Execution, verbose_option
 from rescheduler.cli.terminal import echo, echo_lines
 
@@ -72,9 +72,7 @@ def uninstall(
     echo_lines(_listing(found, uninstalling.namespace))
     if check:
         _end_check(found, uninstalling.command)
-    if not yes and not click.confirm(
-        f"Remove these {len(found.leftovers)} objects and marks?", default=False
-    ):
+    if not yes and not confirmed("Remove all of this?"):
         exit_with_error("nothing was removed", EXIT_ERROR)
     uninstalling.stop(force=force)
     uninstalling.end_migrations(found)

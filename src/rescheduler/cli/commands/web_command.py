@@ -9,7 +9,7 @@ import webbrowser
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 
@@ -97,7 +97,13 @@ def _show_saved(cluster: ClusterSource, configuration: "Configuration", show: _S
     try:
         asyncio.run(serve())
     except OSError as error:
-        exit_with_error(f"can't listen on port {show.port}: {error.strerror}", EXIT_ERROR)
+        _exit_without_port(show.port, error)
+
+
+def _exit_without_port(port: int, error: OSError) -> NoReturn:
+    exit_with_error(
+        f"can't listen on port {port}: {error.strerror}. Choose another one with --port.", EXIT_ERROR
+    )
 
 
 def _user() -> str:
@@ -123,7 +129,7 @@ def _show_live(
                     show.announce(login_link(port, authorizer))
                     await ended.wait()
             except OSError as error:
-                exit_with_error(f"can't listen on port {show.port}: {error.strerror}", EXIT_ERROR)
+                _exit_without_port(show.port, error)
 
     Execution(cluster, configuration).ask(serve)
 

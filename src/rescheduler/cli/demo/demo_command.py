@@ -102,7 +102,8 @@ def demo(forever: bool, port: int) -> None:
         sys.exit(asyncio.run(_run_demo(SafeConsole(), forever=forever, port=port)))
     except OSError as error:
         raise click.ClickException(
-            f"the simulated API server can't listen on port {port}: {error.strerror}"
+            f"the simulated API server can't listen on port {port}: {error.strerror}. "
+            "Choose another one with --port."
         ) from error
 
 
