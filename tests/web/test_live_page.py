@@ -147,7 +147,7 @@ def test_room_for_a_pending_pod(server_of: Servers, user: PageUser, findings: Fi
     expect(page.locator(".answers")).to_contain_text("1 pending pod")
     expect(page.locator(".panel")).to_contain_text("Room is kept here for ml/train")
     pods = page.locator(".panel").get_by_role("table", name="Pods of the node")
-    expect(pods).to_contain_text("ml/train-", timeout=60_000)
+    expect(pods).to_contain_text("ml/train-", timeout=180_000)  # two moves, one after the other
     page.goto(server_of("rooms").address("moves"))
     expect(pending).to_have_count(0)
     expect(page.locator("table", has_text="Result").locator("tbody tr").first).to_contain_text("MakeRoom")

@@ -5,6 +5,7 @@ A process that leads shows the plans of its own checks. Every other process (a s
 """
 
 import asyncio
+import contextlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from rescheduler.api.daemon_status import (
     decode_status,
 )
 from rescheduler.api.podmigration import Migration
+from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.cluster.sources.cluster_kinds import WebhookProbeResult
 from rescheduler.config.policy import Policy
@@ -29,6 +31,8 @@ from rescheduler.daemon.components import Rescheduler
 from rescheduler.daemon.listeners import CheckReport, DaemonListener
 from rescheduler.daemon.own_objects import WatchedState
 from rescheduler.kube.api_resources import Object
+from rescheduler.migrations.labels_and_names import MIGRATION_ID_LABEL, copy_name
+from rescheduler.migrations.make_before_break import with_live_step
 from rescheduler.migrations.runtime_state import RuntimeState, SteeringStatus
 from rescheduler.planner.explanation import maintenance_status
 from rescheduler.planner.plan import Plan
@@ -314,13 +318,20 @@ class LivePage(PageModel):
         watched = self.rescheduler.watched
         if watched.is_without_migrations:
             return ()
-        records = (watched.records.migration(item) for item in watched.migrations.informer)
-        return [each for each in records if each is not None]
+        return [found for item in watched.migrations.informer if (found := self._live(item)) is not None]
 
     def migration(self, key: str) -> Migration | None:
         watched = self.rescheduler.watched
-        item = None if watched.is_without_migrations else watched.migrations.informer.get(key)
-        return None if item is None else watched.records.migration(item)
+        return None if watched.is_without_migrations else self._live(watched.migrations.informer.get(key))
+
+    def _live(self, item: Object | None) -> Migration | None:
+        """Return the migration with the step that its copy is in, as the commands show it."""
+        watched = self.rescheduler.watched
+        found = None if item is None else watched.records.migration(item)
+        if found is None or found.is_finished:
+            return found
+        copy = watched.pods.get(f"{found.namespace}/{copy_name(found)}")
+        return with_live_step(found, copy, self.state.policy.settle_time, self.now())
 
     def daemon_status(self) -> DaemonStatus:
         written = self._written_status()
@@ -354,22 +365,27 @@ class LivePage(PageModel):
     @property
     def problems(self) -> list[str]:
         found = [each for each in self.rescheduler.cluster.informers if not each.is_fresh]
-        return [f"{each.resource.plural}: no current data{_reason(each.failure)}" for each in found]
+        whys = [f": {each.failure}" if each.failure else "" for each in found]
+        return [f"{of.resource.plural}: no current data{why}" for of, why in zip(found, whys, strict=True)]
 
     def subscribe(self, handler: MigrationHandler) -> Callable[[], None]:
         watched = self.rescheduler.watched
 
         def on_change(old: Object | None, new: Object | None) -> None:
-            item = new if new is not None else old
-            assert item is not None
-            now = None if new is None else watched.records.migration(new)
-            handler(f"{item['metadata']['namespace']}/{item['metadata']['name']}", now)
+            item = new or old or {}
+            handler(f"{item['metadata']['namespace']}/{item['metadata']['name']}", self._live(new))
 
-        return watched.migrations.informer.subscribe(on_change)
+        def on_pod(_old: PodRecord | None, new: PodRecord | None) -> None:
+            # A copy that is scheduled or gets ready is a step of its migration.
+            if new is not None and (name := new.labels.get(MIGRATION_ID_LABEL)):
+                found = self.migration(f"{new.namespace}/{name}")
+                if found is not None and not found.is_finished:
+                    handler(found.key, found)
 
-
-def _reason(failure: object) -> str:
-    return f": {failure}" if failure else ""
+        ends = contextlib.ExitStack()
+        ends.callback(watched.migrations.informer.subscribe(on_change))
+        ends.callback(watched.pods.informer.subscribe(on_pod))
+        return ends.close
 
 
 class _PlanListener(DaemonListener):

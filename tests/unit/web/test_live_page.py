@@ -112,9 +112,14 @@ async def test_a_move_is_previewed_confirmed_and_watched_to_its_end(live):
         said = created["metadata"]["annotations"]
         assert said == change["manifest"]["metadata"]["annotations"]
         assert said[REQUESTED_BY_ANNOTATION] == "me"
-        done = await stream.next(
-            "migrations", where=lambda each: any(one["phase"] == "Completed" for one in each["changed"])
-        )
+        steps = set()
+
+        def is_done(delta):
+            steps.update(one["step"] for one in delta["changed"])
+            return any(one["phase"] == "Completed" for one in delta["changed"])
+
+        done = await stream.next("migrations", where=is_done)
+    assert steps & {"Placing", "Starting", "Settling"}, f"the steps of its copy are shown, too: {steps}"
     moved = next(one for one in done["changed"] if one["phase"] == "Completed")
     assert (moved["to"], moved["readySecondsLost"]) == ("node-2", 0.0)
     assert moved["step"] in moved["steps"]

@@ -118,6 +118,7 @@ export const en = {
   "answer.maintenance.one": "{n} node in maintenance",
   "answer.maintenance.other": "{n} nodes in maintenance",
   "answer.paused": "paused",
+  "answer.pausedBy": "paused by {by}",
   "answer.dryRun": "dry run: no move is made",
 
   // Cluster

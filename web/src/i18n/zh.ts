@@ -116,6 +116,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   "answer.maintenance.one": "{n} 个节点维护中",
   "answer.maintenance.other": "{n} 个节点维护中",
   "answer.paused": "已暂停",
+  "answer.pausedBy": "已由 {by} 暂停",
   "answer.dryRun": "试运行：不会执行迁移",
 
   "cluster.nodes": "节点",

@@ -95,7 +95,8 @@ function Trouble() {
     view.suspects.length ? plural("answer.suspect", view.suspects.length) : "",
     ...view.problems,
   ].filter(Boolean);
-  const quiet = [view.paused && !view.halts.length ? t("answer.paused") : "", view.dryRun ? t("answer.dryRun") : "", view.maintenance.length ? plural("answer.maintenance", view.maintenance.length) : ""].filter(Boolean);
+  const paused = view.pausedBy ? t("answer.pausedBy", { by: view.pausedBy }) : t("answer.paused");
+  const quiet = [view.paused && !view.halts.length ? paused : "", view.dryRun ? t("answer.dryRun") : "", view.maintenance.length ? plural("answer.maintenance", view.maintenance.length) : ""].filter(Boolean);
   return (
     <Answer
       question={t("answer.wrong")}
