@@ -44,6 +44,14 @@ explore: $(READY) ## try every property with N times as many examples as every d
 campaign: $(READY) ## the reliability campaign: N seeds of faults in simulated clusters (N=20, SEED=1; ARGS="--replay 42": one seed)
 	@$(BIN)/python -m tests.campaign --seeds $(or $(N),20) --first $(or $(SEED),1) $(ARGS)
 
+.PHONY: mutation
+mutation: $(READY) ## change the code at N random places per package and see whether the tests notice (N=100, SEED=1; ARGS="--only NAME")
+	@$(BIN)/python -m tools.mutation_check --mutants $(or $(N),100) --seed $(or $(SEED),1) $(ARGS)
+
+.PHONY: soak
+soak: $(READY) ## four virtual hours with 1,000 nodes and 30,000 pods: fails if memory, tasks, files or watches grow (ARGS="--hours 1")
+	@PYTHONHASHSEED=0 $(BIN)/python -m tests.campaign.soak $(ARGS)
+
 .PHONY: e2e
 e2e: $(READY) control-plane helm ## tests on a real control plane, built on first use (COLD=1: with empty caches)
 	@folder=$$(mktemp -d) && trap "rm -rf $$folder" EXIT && \
@@ -56,11 +64,15 @@ e2e-rules: $(READY) control-plane ## ask the real scheduler about N random pods 
 	@N=$(or $(N),20000) SEED=$(or $(SEED),1) $(BIN)/pytest tests/e2e/test_scheduler_truth.py -s
 
 .PHONY: e2e-full
-e2e-full: $(READY) peers ## the long parts: more stories, other projects' programs, 30,000 and 150,000 pods, five minutes of churn, three rounds of chaos
+e2e-full: $(READY) peers ## the long parts: more stories, other projects' programs, 30,000 and 150,000 pods, five minutes of busy watches, three rounds of chaos, half an hour of churn
 	@$(BIN)/pytest tests/stories tests/e2e -m "full and not simulator" $(ARGS)
 	@$(BIN)/python -m bench.read_cluster --pods 30000 --nodes 1000 --repeat 4
 	@$(BIN)/python -m bench.read_cluster --pods 150000 --nodes 5000 --repeat 1 --only protobuf
 	@$(BIN)/python -m bench.evictions
+
+.PHONY: e2e-churn
+e2e-churn: $(READY) control-plane ## only the half hour of churn of e2e-full: 50 nodes, 1,000 pods (MINUTES=30, SEED=21)
+	@MINUTES=$(or $(MINUTES),30) $(if $(SEED),SEED=$(SEED)) $(BIN)/pytest tests/e2e/full/test_chaos_rounds.py -k churn $(ARGS)
 
 .PHONY: e2e-nodes-full
 e2e-nodes-full: $(READY) node-programs helm $(IMAGE) ## the long tests on real nodes: requests that each way to remove a pod loses

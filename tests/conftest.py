@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.testbed import ControlPlane, leftovers
 from tests.testbed.options import QUICK
@@ -21,6 +21,10 @@ EXPLORED = int(os.environ.get("EXPLORE", "1"))
 # about the machine than about the code.
 settings.register_profile(
     "everyday", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+# The mutation check only asks whether an example fails.
+settings.register_profile(
+    "mutation", settings.get_profile("everyday"), phases=(Phase.explicit, Phase.generate)
 )
 settings.register_profile("explore", deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
 settings.load_profile("everyday" if EXPLORED == 1 else "explore")

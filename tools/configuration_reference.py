@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from rescheduler.config.metric_settings import CustomMetric, Prometheus
 from rescheduler.config.move_limits import MovesPerHour, Window
+from rescheduler.config.notification_settings import NotificationSink
 from rescheduler.config.policy import (
     ClientConnection,
     DefaultRetries,
@@ -16,10 +17,12 @@ from rescheduler.config.policy import (
     HaltWhen,
     LeaderElection,
     Policy,
+    SafeEvictions,
 )
 from rescheduler.config.policy_blocks import (
     Cost,
     Defragment,
+    EvacuationSignal,
     MakeRoomPolicy,
     PlacementDriftPolicy,
     PodLifeTimePolicy,
@@ -29,10 +32,10 @@ from rescheduler.config.policy_blocks import (
 from rescheduler.config.scheduler_file import inline_yaml
 from tools.generated_section import GeneratedSection
 
-__all__ = ["main", "reference", "with_reference"]
+__all__ = ["TABLES", "main", "reference", "with_reference"]
 
 
-_TABLES: tuple[tuple[str, str, type], ...] = (
+TABLES: tuple[tuple[str, str, type], ...] = (
     ("Args of the plugin `Rescheduler`", "`profiles[].pluginConfig[].args`", Policy),
     ("Entries of `windows`", "", Window),
     ("`maxMovesPerHour`", "", MovesPerHour),
@@ -46,13 +49,16 @@ _TABLES: tuple[tuple[str, str, type], ...] = (
     ("`haltWhen`", "", HaltWhen),
     ("`failedPods`", "", FailedPodsPolicy),
     ("Entries of `failedPods.defaultRetries`", "", DefaultRetries),
+    ("`safeEvictions`", "", SafeEvictions),
+    ("Entries of `evacuateOn`", "", EvacuationSignal),
+    ("Entries of `notifications`", "", NotificationSink),
     ("`clientConnection`", "", ClientConnection),
     ("`leaderElection`", "", LeaderElection),
 )
 
 
 def reference() -> str:
-    return "\n".join(line for title, place, block in _TABLES for line in _table(title, place, block))
+    return "\n".join(line for title, place, block in TABLES for line in _table(title, place, block))
 
 
 def _table(title: str, place: str, block: type) -> Iterator[str]:

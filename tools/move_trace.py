@@ -31,7 +31,8 @@ _SOURCE: Final = Path(rescheduler.__file__).parents[1]
 _PRODUCT: Final = tuple(f"{_SOURCE / package.__name__}/" for package in (rescheduler, kubevalues))
 _CONSTRUCTORS: Final = frozenset({"__init__", "__post_init__"})
 _START: Final = Checker.check.__qualname__
-_END: Final = Checker.close.__qualname__
+_END: Final = "_source_pods_gone"
+"""The function that `simulate` calls when all moves are over, before it prints them."""
 _ARGUMENTS: Final = ("--strategy", "LoadBalancing", "--now", "2026-03-02T12:00:00Z", "--checks", "1")
 _NODES: Final = ("n1", "n2", "n3")
 
