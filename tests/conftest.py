@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import gc
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -41,6 +42,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group(str(together)))
     if EXPLORED != 1:
         _raise_examples(items)
+
+
+def pytest_collection_finish() -> None:
+    """Keep ten thousand collected tests out of every garbage collection: they stay until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def _raise_examples(items: list[pytest.Item]) -> None:

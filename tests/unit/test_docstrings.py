@@ -66,7 +66,7 @@ def test_docstrings_of_functions_are_sentences() -> None:
     assert [
         str(each)
         for each in docstrings()
-        if isinstance(each.node, Function) and not is_command(each.node) and NEEDS_THE_NAME.match(each.text)
+        if isinstance(each.node, Function) and NEEDS_THE_NAME.match(each.text) and not is_command(each.node)
     ] == []
 
 

@@ -42,7 +42,8 @@ class Capture:
 
 def screen_lines(content: str, width: int, height: int = _HEIGHT) -> list[str]:
     """Return what a terminal shows after it was sent this."""
-    screen = pyte.Screen(width, height)
+    written = content.count("\n") + len(content) // width + 1
+    screen = pyte.Screen(width, min(height, written))  # pyte takes long to show lines that are empty
     pyte.Stream(screen).feed(content)
     lines = [line.rstrip() for line in screen.display]
     while lines and not lines[-1]:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import io
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 
@@ -134,11 +135,10 @@ async def test_kubectl_can_look_on_and_ctrl_c_ends_it():
 
 
 async def test_a_port_that_is_taken_is_named():
-    async with demo() as first:
-        url = await first.line_with("runs at")
-        port = url.split("127.0.0.1:")[1].split(",")[0]
-        async with demo("--port", port) as second:
-            assert await second.ends() == 1
-            (words,) = (await second.errors()).splitlines()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        async with demo("--port", str(port)) as running:
+            assert await running.ends() == 1
+            (words,) = (await running.errors()).splitlines()
             assert words.endswith("Choose another one with --port.")
             assert words.startswith(f"Error: the simulated API server can't listen on port {port}: ")

@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import json
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
@@ -186,13 +187,13 @@ async def test_the_kubeconfig_goes_where_it_is_wanted_and_stays(tmp_path):
 async def test_a_port_that_is_taken_is_named(tmp_path):
     file = tmp_path / "empty.yaml"
     file.write_text("settle: 0s")
-    async with simulator("--scenario", file) as first:
-        port = (await first.line_with("runs at")).split("127.0.0.1:")[1].split()[0]
-        async with simulator("--scenario", file, "--port", port) as second:
-            errors = await second.errors()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        async with simulator("--scenario", file, "--port", port) as running:
+            errors = await running.errors()
             assert f"can't listen on port {port}" in errors
             assert "Choose another one with --port" in errors
-            assert await second.ends() == 1
+            assert await running.ends() == 1
 
 
 # -- what keeps it from running
