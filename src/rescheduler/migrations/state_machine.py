@@ -356,13 +356,17 @@ def _controller_reference(workload: WorkloadRecord | None) -> ControllerReferenc
 
 def _source_left_at(observation: Observation) -> datetime:
     """Return when the source ended, as far as that is known."""
-    source, status = observation.source, observation.migration.status
-    if source is None:
-        # The step may have waited long for a budget before the eviction was requested.
-        return max(filter(None, (status.step_since, status.eviction_requested_at)), default=observation.now)
-    if source.deleted_s is None:
+    source, status = observation.source or observation.last_seen_source, observation.migration.status
+    if source is not None and source.deleted_s is not None:
+        return datetime.fromtimestamp(source.deleted_s - (source.deletion_grace_s or 0), UTC)
+    if observation.source is not None:
         return observation.now
-    return datetime.fromtimestamp(source.deleted_s - (source.deletion_grace_s or 0), UTC)
+    # Gone before its deletion was observed. The eviction marks it first.
+    disruption = None if source is None else source.condition("DisruptionTarget")
+    if disruption is not None and disruption.since_s:
+        return datetime.fromtimestamp(disruption.since_s, UTC)
+    # The step may have waited long for a budget before the eviction was requested.
+    return max(filter(None, (status.step_since, status.eviction_requested_at)), default=observation.now)
 
 
 _MIN_RETRY_DELAY: Final = timedelta(seconds=10)

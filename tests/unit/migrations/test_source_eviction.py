@@ -162,3 +162,24 @@ def test_the_source_left_after_the_eviction_was_requested_at_the_earliest():
     decision = decide(seen)
     assert isinstance(decision, Transition)
     assert advance(seen, decision).status.handed_over_at == requested_at
+
+
+@pytest.mark.parametrize("is_terminating", [True, False], ids=["terminating", "disrupted"])
+def test_the_source_left_when_it_was_last_seen_to_leave(is_terminating):
+    """The answer to the eviction was lost, and the source was gone when the migration was observed again."""
+    requested_at, left_at = LATER, LATER + timedelta(seconds=9)
+    left_s = int(left_at.timestamp())
+    disrupted = PodCondition("DisruptionTarget", "True", "EvictionByEvictionAPI", since_s=left_s)
+    leaving = msgspec.structs.replace(
+        pod(marked=True),
+        conditions=(disrupted,),
+        deleted_s=left_s + 30 if is_terminating else None,
+        deletion_grace_s=30 if is_terminating else None,
+    )
+    moving = migration(MigrationStep.EVICTING, status={"eviction_requested_at": requested_at})
+    seen = observation(
+        moving, source=None, last_seen_source=leaving, target=copy(), now=left_at + timedelta(minutes=1)
+    )
+    decision = decide(seen)
+    assert isinstance(decision, Transition)
+    assert advance(seen, decision).status.handed_over_at == left_at
