@@ -1,13 +1,17 @@
 """`rescheduler drain` and `undrain`, over HTTP on a running simulated cluster."""
 
+import copy
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from click.testing import CliRunner
 
+from kubesim.scenario import parse_scenario
 from rescheduler.api.podmigration_crd import podmigration_crd
 from rescheduler.cli import main
 from rescheduler.cli.execution import current_user
+from tests.unit.cli.command_process import spawned
 from tests.unit.cli.live_cluster import living_objects, scenario, write_config
 from tests.unit.cli.simulated_server import answering_who, forbidding, served
 
@@ -115,6 +119,33 @@ def test_pods_that_came_from_the_node_drained_before_leave_the_next_one_too(tmp_
         rest = run("drain", "node-2", minPodAge="5m")
     assert rest.exit_code == 0, rest.output
     assert "TooYoung" not in rest.output
+
+
+def test_a_pod_that_was_terminating_before_the_drain_is_not_counted_by_its_bar(tmp_path):
+    """The drain has four pods to move, and waits for the fifth, which takes five minutes to end."""
+    slow = {"pods": [{"match": {"labels": {"app": "going"}}, "termination": "5m"}]}
+    content = {**scenario(), "behaviour": slow}
+    objects = living_objects(content)
+    going = copy.deepcopy(next(each for each in objects if each["kind"] == "Pod"))
+    going["metadata"] = {
+        "name": "going",
+        "labels": {"app": "going"},
+        "namespace": "shop",
+        "deletionTimestamp": (datetime.now(UTC) + timedelta(minutes=10)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "deletionGracePeriodSeconds": 600,
+    }
+    going["spec"]["terminationGracePeriodSeconds"] = 600
+    where = ["--kubeconfig", tmp_path / "kubeconfig", "--config", write_config(tmp_path / "config.json")]
+    with (
+        served(
+            [*objects, going, podmigration_crd()],
+            where[1],
+            alive=True,
+            scenario=parse_scenario(json.dumps(content).encode(), source="test"),
+        ),
+        spawned("drain", "node-1", *where, terminal=True) as drain,
+    ):
+        assert "0 of 4 pods moved" in drain.until("pods moved")
 
 
 def test_undrain_takes_back_what_drain_did(tmp_path, run):

@@ -22,6 +22,7 @@ from rescheduler.api.daemon_status import (
     ResourceBalance,
     SpreadChange,
     SuspectNode,
+    encode_state,
 )
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, missing_crd_parts, podmigration_crd
 from rescheduler.cli.execution import current_user
@@ -194,6 +195,28 @@ def test_pausing_and_resuming_is_kept_in_the_cluster(rescheduler):
     pause = json.loads(rescheduler("status", "-o", "json").stdout)["pause"]
     assert pause["paused"] is False
     assert pause["at"], "since then failures count"
+
+
+def test_resuming_without_a_pause_says_so_and_changes_nothing(rescheduler):
+    done = rescheduler("resume", "-n", "kube-system")
+    assert (done.exit_code, done.stdout) == (0, "not paused: nothing to resume\n")
+    assert json.loads(rescheduler("status", "-o", "json").stdout)["pause"]["at"] is None
+
+
+def test_resuming_ends_a_halt_by_failures_although_nothing_is_paused(run, tmp_path):
+    """The daemon says that `resume` ends it."""
+    halt = Halt(HaltReason.FAILURE_RATIO, NOW, "3 of 3 moves failed", "when you run `rescheduler resume`")
+    state = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"namespace": "kube-system", "name": "rescheduler-state"},
+        "data": {"status": encode_state(DaemonStatus(halts=(halt,)))},
+    }
+    with served([*complete(lopsided().objects), state], tmp_path / "kubeconfig") as kubeconfig:
+        done = run("resume", "-n", "kube-system", "--kubeconfig", kubeconfig)
+        shown = run("status", "-n", "kube-system", "-o", "json", "--kubeconfig", kubeconfig).stdout
+    assert done.stdout.startswith("Resumed (ConfigMap kube-system/rescheduler-state)")
+    assert json.loads(shown)["pause"]["at"], "failures before it count no longer"
 
 
 def test_a_pause_that_no_daemon_would_see_is_refused(rescheduler):
