@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from kubesim.scenario import parse_scenario
+from rescheduler.api.daemon_status import DaemonStatus, NodeInMaintenance, encode_state
 from rescheduler.api.podmigration_crd import podmigration_crd
 from rescheduler.cli import main
 from rescheduler.cli.execution import current_user
@@ -157,6 +158,34 @@ def test_undrain_takes_back_what_drain_did(tmp_path, run):
     assert not found["spec"].get("unschedulable")
     assert "scheduler.alpha.kubernetes.io/maintenance" not in found["metadata"]["labels"]
     assert "rescheduler.dev/Empty" not in [each["type"] for each in found["status"]["conditions"]]
+
+
+@pytest.mark.parametrize("has_label", [True, False], ids=["labelled", "the label was removed meanwhile"])
+def test_a_node_whose_daemon_is_gone_is_restored_by_the_command_that_status_names(tmp_path, run, has_label):
+    """The daemon would have uncordoned it: without one, nothing does, and `apply` does not either."""
+    objects = living_objects(scenario())
+    old = next(each for each in objects if each["metadata"]["name"] == "node-1")
+    old["spec"]["unschedulable"] = True
+    old["metadata"]["annotations"] = {"rescheduler.dev/cordoned-by": "NodeMaintenance"}
+    old["metadata"]["labels"] |= {"scheduler.alpha.kubernetes.io/maintenance": "true"} if has_label else {}
+    condition = {"type": "rescheduler.dev/Empty", "status": "False", "reason": "Emptying"}
+    old["status"]["conditions"].append({**condition, "message": "4 pods are still there"})
+    state = DaemonStatus(maintenance=(NodeInMaintenance("node-1", 4, (), "4 pods are still there"),))
+    written = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"namespace": "kube-system", "name": "rescheduler-state"},
+        "data": {"status": encode_state(state)} if has_label else {},
+    }
+    with served([*objects, written, podmigration_crd()], tmp_path / "kubeconfig", alive=True):
+        shown = run("status").stdout
+        assert "to return it to service, run `rescheduler undrain node-1`" in shown, shown
+        assert run("undrain", "node-1").stdout == "node-1: in service again\n"
+        found, _ = node(tmp_path, "node-1")
+        after = run("status").stdout
+    assert not found["spec"].get("unschedulable")
+    assert "rescheduler.dev/Empty" not in [each["type"] for each in found["status"]["conditions"]]
+    assert "node-1" not in after
 
 
 def test_undrain_needs_nothing_but_the_nodes(tmp_path, run):
