@@ -170,6 +170,7 @@ def test_a_node_whose_daemon_is_gone_is_restored_by_the_command_that_status_name
     old["metadata"]["labels"] |= {"scheduler.alpha.kubernetes.io/maintenance": "true"} if has_label else {}
     condition = {"type": "rescheduler.dev/Empty", "status": "False", "reason": "Emptying"}
     old["status"]["conditions"].append({**condition, "message": "4 pods are still there"})
+    old["status"]["conditions"].append({"type": "DrainInProgress", "status": "True", "reason": "Rescheduler"})
     state = DaemonStatus(maintenance=(NodeInMaintenance("node-1", 4, (), "4 pods are still there"),))
     written = {
         "apiVersion": "v1",
@@ -184,7 +185,8 @@ def test_a_node_whose_daemon_is_gone_is_restored_by_the_command_that_status_name
         found, _ = node(tmp_path, "node-1")
         after = run("status").stdout
     assert not found["spec"].get("unschedulable")
-    assert "rescheduler.dev/Empty" not in [each["type"] for each in found["status"]["conditions"]]
+    left = {each["type"] for each in found["status"]["conditions"]}
+    assert not left & {"rescheduler.dev/Empty", "DrainInProgress"}
     assert "node-1" not in after
 
 
