@@ -98,7 +98,7 @@ async def test_an_object_of_our_name_with_another_install_id_is_not_ours(client,
     await install(client, "platform")
     other = merge_patch({"metadata": {"labels": {"rescheduler.dev/install-id": "other"}}})
     await client.patch(resource, "platform/rescheduler", other)
-    with pytest.raises(AmbiguousInstallation, match="with the label rescheduler.dev/install-id=platform"):
+    with pytest.raises(AmbiguousInstallation, match=r"with the label rescheduler\.dev/install-id=platform"):
         await find_installation(client, "rescheduler")
 
 
