@@ -27,6 +27,7 @@ __all__ = [
     "effective_config_options",
     "existing_key",
     "exit_if_missing",
+    "kind_and_name",
     "label_selector",
     "live_cluster_options",
     "namespace_option",
@@ -183,6 +184,26 @@ def deployment_key(name: str, namespace: str | None, cluster: ClusterSource) -> 
         if name.startswith(prefix):
             return object_key(name.removeprefix(prefix), namespace, cluster)
     return None
+
+
+def kind_and_name(kind: str, name: str | None) -> tuple[str, str]:
+    """Split `pod/NAME`, as kubectl does, or check `pod NAME`; NAMESPACE/NAME is a pod."""
+    if name is None:
+        before, slash, after = kind.partition("/")
+        if not slash or not after:
+            raise click.UsageError("specify a pod or a node: `explain pod NAME` or `explain pod/NAME`")
+        kind, name = (before, after) if before in _KINDS else ("pod", kind)
+    if kind not in _KINDS:
+        raise click.UsageError(f'"{kind}" is not pod, node or deployment')
+    return _KINDS[kind], name
+
+
+_KINDS = {
+    **dict.fromkeys(("pod", "pods", "po"), "pod"),
+    **dict.fromkeys(("node", "nodes", "no"), "node"),
+    **dict.fromkeys(("deployment", "deployments", "deploy", "deployment.apps"), "deployment"),
+}
+"""The names that kubectl accepts."""
 
 
 def pods_of_deployment(key: str, snapshot: "Snapshot") -> list[str]:

@@ -111,11 +111,14 @@ _BAR = 10
 
 
 def explanation_lines(
-    explained: PodExplanation | NodeExplanation, assumptions: Sequence[str], terminal: Terminal
+    explained: PodExplanation | NodeExplanation,
+    assumptions: Sequence[str],
+    terminal: Terminal,
+    others: Sequence[PodExplanation] = (),
 ) -> Iterator[str]:
-    """Yield the lines that `rescheduler explain` prints."""
+    """Yield the lines that `rescheduler explain` prints. The answer is also that of the `others`."""
     yield from (
-        _pod_lines(explained, terminal)
+        _pod_lines(explained, terminal, others)
         if isinstance(explained, PodExplanation)
         else _node_lines(explained, terminal)
     )
@@ -126,13 +129,13 @@ def explanation_lines(
             yield from wrapped(terminal, assumption, first="  - ", indent="    ")
 
 
-# --- a pod
-
-
-def _pod_lines(explained: PodExplanation, terminal: Terminal) -> Iterator[str]:
-    name, where = terminal.bold(explained.pod), f"on {explained.node or 'no node'}"
-    is_narrow = terminal.is_narrower_than(len(explained.pod) + 1 + len(where))
-    yield from (name, where) if is_narrow else (f"{name} {where}",)
+def _pod_lines(
+    explained: PodExplanation, terminal: Terminal, others: Sequence[PodExplanation]
+) -> Iterator[str]:
+    for each in (explained, *others):
+        name, where = terminal.bold(each.pod), f"on {each.node or 'no node'}"
+        is_narrow = terminal.is_narrower_than(len(each.pod) + 1 + len(where))
+        yield from (name, where) if is_narrow else (f"{name} {where}",)
     yield ""
     yield from _eligibility_lines(explained, terminal)
     if explained.recovery is not None:
@@ -216,9 +219,6 @@ def _refused_node_lines(each: UnavailableNodes, terminal: Terminal) -> Iterator[
 def _limit(terminal: Terminal, count: int, most: int = _MAX_ITEMS_ON_SCREEN) -> int:
     """Return how many items to show: the first few on a screen, all in a file or a pipe."""
     return count if terminal.width is None else most
-
-
-# --- a node
 
 
 def _node_lines(explained: NodeExplanation, terminal: Terminal) -> Iterator[str]:

@@ -10,7 +10,7 @@ On a narrow terminal a move has several lines: the names of pods and nodes are n
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar, Final, TextIO
 
@@ -295,6 +295,8 @@ _NODE_COUNT_WIDTH: Final = 32
 """The width of the count beside the bar."""
 
 NodeStates = Callable[[], Sequence[NodeInMaintenance]]
+PodCounts = Callable[[], Mapping[str, int]]
+"""Returns numbers of pods by node."""
 
 
 class DrainDisplay(ProgressDisplay):
@@ -311,7 +313,7 @@ class DrainDisplay(ProgressDisplay):
         self._reported_nodes: dict[str, str] = {}
 
     @contextlib.contextmanager
-    def showing_nodes(self, now: NodeStates) -> Iterator[None]:  # noqa: ARG002 - lines are printed on changes
+    def showing_nodes(self, now: NodeStates, terminating: PodCounts = dict) -> Iterator[None]:  # noqa: ARG002 - lines are printed on changes
         yield
 
     def on_nodes(self, nodes: Sequence[NodeInMaintenance]) -> None:
@@ -335,10 +337,11 @@ class LiveDrainDisplay(LiveProgressDisplay):
         self._seen: dict[int, MoveProgress] = {}
         self._most: dict[str, int] = {}
         self._now: NodeStates = tuple
+        self._terminating: PodCounts = dict
 
     @contextlib.contextmanager
-    def showing_nodes(self, now: NodeStates) -> Iterator[None]:
-        self._now = now
+    def showing_nodes(self, now: NodeStates, terminating: PodCounts = dict) -> Iterator[None]:
+        self._now, self._terminating = now, terminating
         with self.showing([*self._seen.values()]):
             yield
 
@@ -362,8 +365,10 @@ class LiveDrainDisplay(LiveProgressDisplay):
         return [self._node_line(node, longest, has_bars=has_bars) for node in nodes]
 
     def _node_line(self, node: NodeInMaintenance, longest: int, *, has_bars: bool) -> RenderableType:
-        most = self._most[node.node] = max(self._most.get(node.node, 0), node.left)
-        gone = most - node.left
+        # A pod that was terminating before the drain is not one that the drain moves.
+        left = node.left - self._terminating().get(node.node, 0)
+        most = self._most[node.node] = max(self._most.get(node.node, 0), left)
+        gone = most - left
         cells: list[RenderableType] = [Text(node.node.ljust(longest), overflow="fold")]
         if most and has_bars:
             cells += [ProgressBar(total=most, completed=gone, width=_NODE_BAR_WIDTH)]

@@ -1,7 +1,7 @@
 """The status of the daemon, as text and as JSON, and the rows of `top` with the source of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
@@ -63,6 +63,8 @@ class ObservedStatus:
     """What is installed, and in which state it is, as sentences."""
     permissions: tuple[str, ...] = ()
     """What the user may do, as sentences."""
+    label_gone: Mapping[str, NodeCondition] = field(default_factory=dict)
+    """Nodes that still have the condition Empty, but no longer the label."""
 
     @property
     def running(self) -> list[Object]:
@@ -232,8 +234,11 @@ def _failing_lines(observed: ObservedStatus, terminal: Terminal) -> Iterator[str
 
 def _maintenance(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
     known = {each.node: each for each in (observed.status.maintenance if observed.status else ())}
-    for place, name in enumerate(sorted({*known, *observed.in_maintenance})):
-        condition = observed.in_maintenance.get(name)
+    conditions = {**observed.label_gone, **observed.in_maintenance}
+    # What a daemon that is gone wrote last may be over.
+    names = {*conditions, *(known if observed.leads(now) else ())}
+    for place, name in enumerate(sorted(names)):
+        condition = conditions.get(name)
         if name in known:
             each = known[name]
             words = f"{name}: {counted(each.left, 'pod')} left" if each.left else f"{name}: empty"
@@ -242,10 +247,14 @@ def _maintenance(observed: ObservedStatus, terminal: Terminal, now: datetime) ->
         elif condition is not None:
             # A command drains it, or has drained it: there need not be a daemon.
             words = f"{name}: {condition.message or condition.reason}"
-            if condition.status != "True" and not observed.leads(now):
-                words += f". Nothing drains it now: run `rescheduler drain {name}`, or `undrain`"
         else:
             words = f"{name}: has the maintenance label, but the daemon has not reported on it yet"
+        is_empty = not known[name].left if name in known else condition and condition.status == "True"
+        if not observed.leads(now) and (name in observed.label_gone or not is_empty):
+            words += (
+                f". Nothing drains it now. To continue, run `rescheduler drain {name}`; to return it to "
+                f"service, run `rescheduler undrain {name}`"
+            )
         yield from _field_lines(terminal, "" if place else "Maintenance", words)
 
 

@@ -6,13 +6,13 @@ label ─▶ plan ─▶ cordon and migrations ─▶ plan again, until the node
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from datetime import datetime
 from typing import Final
 
 from rescheduler.api.daemon_status import NodeInMaintenance
 from rescheduler.api.well_known_names import (
-    EMPTY_CONDITION,
     INCLUDES_SYSTEM_ANNOTATION,
     MAINTENANCE_LABEL,
     REQUESTED_BY_ANNOTATION,
@@ -25,7 +25,7 @@ from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.config.profiles import replace_settings
 from rescheduler.daemon.checker import expected_snapshot, moves_under_way
 from rescheduler.daemon.node_evictions import EvictionCause, EvictionResult, due_evictions, evict_pod
-from rescheduler.daemon.status_writer import empty_condition, patch_empty_condition
+from rescheduler.daemon.status_writer import empty_condition, patch_conditions, removed_conditions
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import Object, merge_patch
 from rescheduler.kube.client import Client
@@ -140,12 +140,20 @@ class NodeDrain:
             node = self._cluster.watched.nodes.get(state.node)
             if node is not None and (condition := empty_condition(node, state, now)) is not None:
                 with contextlib.suppress(errors.Forbidden):
-                    await patch_empty_condition(self._client, node.name, condition)
+                    await patch_conditions(self._client, node.name, condition)
 
     def now(self) -> tuple[NodeInMaintenance, ...]:
         """Return how many are left where, at this moment."""
         return maintenance_status(
             self._cluster.snapshot(), Plan(taken_at_s=0.0), self._policy, only=self._nodes
+        )
+
+    def terminating(self) -> Counter[str]:
+        """Return how many of the pods that are left are terminating, by node."""
+        return Counter(
+            pod.node
+            for pod in self._cluster.snapshot().pods.records
+            if pod.is_terminating and pod.node in self._nodes and must_leave_node(pod)
         )
 
     def _plan(self) -> Plan:
@@ -224,9 +232,9 @@ async def end_maintenance(client: Client, names: Iterable[str]) -> dict[str, str
         gone = {"labels": {MAINTENANCE_LABEL: None}, "annotations": {REQUESTED_BY_ANNOTATION: None}}
         await client.patch(NODES, name, merge_patch({"metadata": gone}))
         node = await client.get(NODES, name)
-        if node.condition(EMPTY_CONDITION) is not None:
+        if changes := removed_conditions(node):
             with contextlib.suppress(errors.Forbidden):
-                await patch_empty_condition(client, name, None)
+                await patch_conditions(client, name, *changes)
         if not node.unschedulable:
             done[name] = "in service"
         elif await NodeCordoner(client, {name: node}.get).uncordon(name, NodeMaintenance.name):

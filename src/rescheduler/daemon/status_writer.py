@@ -57,7 +57,8 @@ __all__ = [
     "StatusWriter",
     "balance_of",
     "empty_condition",
-    "patch_empty_condition",
+    "patch_conditions",
+    "removed_conditions",
 ]
 
 log: Final = logging.getLogger(__name__)
@@ -260,7 +261,7 @@ class MaintenanceConditionWriter(DaemonListener):
         ]
         if not changes:
             return
-        await self._patch(node.name, *changes)
+        await patch_conditions(self._client, node.name, *changes)
         before = node.condition(EMPTY_CONDITION)
         for each in wanted:
             if each.type == EMPTY_CONDITION and (before is None or before.reason != each.reason):
@@ -280,12 +281,6 @@ class MaintenanceConditionWriter(DaemonListener):
         if self._knows_drains and not others:
             for kind, holds in zip(DRAIN_CONDITIONS, (state.left > 0, not state.left), strict=True):
                 yield NodeCondition(kind, str(holds), DRAIN_REASON, "rescheduler empties the node")
-
-    async def _patch(self, node: str, *conditions: Object) -> None:
-        with contextlib.suppress(errors.NotFound):
-            await self._client.patch(
-                NODES.status, node, strategic_patch({"status": {"conditions": list(conditions)}})
-            )
 
 
 def _is_our_condition(condition: NodeCondition) -> bool:
@@ -329,8 +324,12 @@ def empty_condition(node: NodeRecord, state: NodeInMaintenance, now: datetime) -
     return None if _is_set(node, wanted) else _condition_manifest(node, wanted, now)
 
 
-async def patch_empty_condition(client: Client, node: str, condition: Object | None) -> None:
-    """Write the condition, or remove it if it is None. Raises `KubeError`; a node that is gone needs none."""
-    change = condition or {"$patch": "delete", "type": EMPTY_CONDITION}
+async def patch_conditions(client: Client, node: str, *changes: Object) -> None:
+    """Write or remove conditions. Raises `KubeError`; a node that is gone needs none."""
     with contextlib.suppress(errors.NotFound):
-        await client.patch(NODES.status, node, strategic_patch({"status": {"conditions": [change]}}))
+        await client.patch(NODES.status, node, strategic_patch({"status": {"conditions": list(changes)}}))
+
+
+def removed_conditions(node: NodeRecord) -> list[Object]:
+    """Return the changes that remove all conditions that we have set."""
+    return [{"$patch": "delete", "type": each.type} for each in node.conditions if _is_our_condition(each)]

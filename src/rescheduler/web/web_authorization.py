@@ -81,10 +81,12 @@ class Access:
     name: str = ""
 
     def attributes(self) -> dict[str, str]:
+        resource, _, subresource = self.resource.partition("/")
         found = {
             "verb": self.verb,
             "group": self.group,
-            "resource": self.resource,
+            "resource": resource,
+            "subresource": subresource,
             "namespace": self.namespace,
             "name": self.name,
         }

@@ -12,6 +12,7 @@ from kubesim.admission.webhook_admission import WebhookCaller
 from kubesim.apiserver.api_messages import ServerResponse, object_response
 from kubesim.apiserver.api_server import ApiServer
 from kubesim.running_cluster import start_cluster
+from kubesim.scenario import Scenario
 from kubesim.sockets.loopback_server import serve
 
 __all__ = ["answering_who", "forbidding", "served"]
@@ -34,9 +35,10 @@ def served(
     *,
     alive: bool = False,
     webhooks: WebhookCaller | None = None,
+    scenario: Scenario | None = None,
 ) -> Iterator[Path]:
     """In a thread of its own, until the end of the block; `alive` with controllers, scheduler, kubelets.
-    `webhooks` answers for all that are registered; without, they are down."""
+    `webhooks` answers for all that are registered; without, they are down. `scenario` has the behaviour."""
     ready, end = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
 
@@ -46,7 +48,7 @@ def served(
         if webhooks is not None:
             server.cluster.admission.webhooks.caller = webhooks
         if alive:
-            start_cluster(server)
+            start_cluster(server, scenario)
         async with await serve(_Wrapped(server, wrap)) as running:  # type: ignore[arg-type]
             kubeconfig.write_text(running.kubeconfig)  # noqa: ASYNC240 - no other task runs yet
             ready.set()

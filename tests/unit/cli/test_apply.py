@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta
 
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.kube.access import cluster_config
@@ -60,6 +61,18 @@ def test_a_saved_plan_is_carried_out_and_what_is_gone_by_then_fails_by_itself(re
     assert first["result"] == "Failed"
     assert "no longer exists" in first["message"]
     assert {each["result"] for each in others} == {"Completed"}
+
+
+def test_the_age_of_a_saved_plan_is_printed(rescheduler, tmp_path):
+    """Who applies an old plan learns that not everything in it may still happen."""
+    file = tmp_path / "plan.json"
+    assert rescheduler("plan", "--save", file).exit_code == 3
+    plan = json.loads(file.read_text())
+    plan["takenAt"] = (datetime.now(UTC) - timedelta(hours=3, minutes=5, seconds=7)).isoformat()
+    file.write_text(json.dumps(plan))
+    done = rescheduler("apply", file, "--install", stdin="n\n")
+    assert "note: the plan was made 3h5m ago: moves are checked again against the cluster\n" in done.stderr
+    assert "the plan was made" not in rescheduler("apply", "--install", stdin="n\n").stderr
 
 
 def test_a_file_that_is_no_plan_is_refused_before_anything_is_asked(rescheduler, tmp_path):

@@ -1,13 +1,18 @@
 """`rescheduler drain` and `undrain`, over HTTP on a running simulated cluster."""
 
+import copy
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from click.testing import CliRunner
 
+from kubesim.scenario import parse_scenario
+from rescheduler.api.daemon_status import DaemonStatus, NodeInMaintenance, encode_state
 from rescheduler.api.podmigration_crd import podmigration_crd
 from rescheduler.cli import main
 from rescheduler.cli.execution import current_user
+from tests.unit.cli.command_process import spawned
 from tests.unit.cli.live_cluster import living_objects, scenario, write_config
 from tests.unit.cli.simulated_server import answering_who, forbidding, served
 
@@ -117,6 +122,33 @@ def test_pods_that_came_from_the_node_drained_before_leave_the_next_one_too(tmp_
     assert "TooYoung" not in rest.output
 
 
+def test_a_pod_that_was_terminating_before_the_drain_is_not_counted_by_its_bar(tmp_path):
+    """The drain has four pods to move, and waits for the fifth, which takes five minutes to end."""
+    slow = {"pods": [{"match": {"labels": {"app": "going"}}, "termination": "5m"}]}
+    content = {**scenario(), "behaviour": slow}
+    objects = living_objects(content)
+    going = copy.deepcopy(next(each for each in objects if each["kind"] == "Pod"))
+    going["metadata"] = {
+        "name": "going",
+        "labels": {"app": "going"},
+        "namespace": "shop",
+        "deletionTimestamp": (datetime.now(UTC) + timedelta(minutes=10)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "deletionGracePeriodSeconds": 600,
+    }
+    going["spec"]["terminationGracePeriodSeconds"] = 600
+    where = ["--kubeconfig", tmp_path / "kubeconfig", "--config", write_config(tmp_path / "config.json")]
+    with (
+        served(
+            [*objects, going, podmigration_crd()],
+            where[1],
+            alive=True,
+            scenario=parse_scenario(json.dumps(content).encode(), source="test"),
+        ),
+        spawned("drain", "node-1", *where, terminal=True) as drain,
+    ):
+        assert "0 of 4 pods moved" in drain.until("pods moved")
+
+
 def test_undrain_takes_back_what_drain_did(tmp_path, run):
     with cluster(tmp_path):
         assert run("drain", "node-1").exit_code == 0
@@ -126,6 +158,36 @@ def test_undrain_takes_back_what_drain_did(tmp_path, run):
     assert not found["spec"].get("unschedulable")
     assert "scheduler.alpha.kubernetes.io/maintenance" not in found["metadata"]["labels"]
     assert "rescheduler.dev/Empty" not in [each["type"] for each in found["status"]["conditions"]]
+
+
+@pytest.mark.parametrize("has_label", [True, False], ids=["labelled", "the label was removed meanwhile"])
+def test_a_node_whose_daemon_is_gone_is_restored_by_the_command_that_status_names(tmp_path, run, has_label):
+    """The daemon would have uncordoned it: without one, nothing does, and `apply` does not either."""
+    objects = living_objects(scenario())
+    old = next(each for each in objects if each["metadata"]["name"] == "node-1")
+    old["spec"]["unschedulable"] = True
+    old["metadata"]["annotations"] = {"rescheduler.dev/cordoned-by": "NodeMaintenance"}
+    old["metadata"]["labels"] |= {"scheduler.alpha.kubernetes.io/maintenance": "true"} if has_label else {}
+    condition = {"type": "rescheduler.dev/Empty", "status": "False", "reason": "Emptying"}
+    old["status"]["conditions"].append({**condition, "message": "4 pods are still there"})
+    old["status"]["conditions"].append({"type": "DrainInProgress", "status": "True", "reason": "Rescheduler"})
+    state = DaemonStatus(maintenance=(NodeInMaintenance("node-1", 4, (), "4 pods are still there"),))
+    written = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"namespace": "kube-system", "name": "rescheduler-state"},
+        "data": {"status": encode_state(state)} if has_label else {},
+    }
+    with served([*objects, written, podmigration_crd()], tmp_path / "kubeconfig", alive=True):
+        shown = run("status").stdout
+        assert "to return it to service, run `rescheduler undrain node-1`" in shown, shown
+        assert run("undrain", "node-1").stdout == "node-1: in service again\n"
+        found, _ = node(tmp_path, "node-1")
+        after = run("status").stdout
+    assert not found["spec"].get("unschedulable")
+    left = {each["type"] for each in found["status"]["conditions"]}
+    assert not left & {"rescheduler.dev/Empty", "DrainInProgress"}
+    assert "node-1" not in after
 
 
 def test_undrain_needs_nothing_but_the_nodes(tmp_path, run):

@@ -1,6 +1,7 @@
 """`rescheduler explain`, run as a user runs it."""
 
 import json
+import re
 
 import pytest
 import yaml
@@ -170,12 +171,36 @@ def test_all_pods_of_a_deployment_are_explained(rescheduler):
     result = rescheduler("explain", "deploy/web", "-n", "shop")
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("Deployment shop/web: 4 of 4 pods can move\n\nshop/web-")
-    assert result.stdout.count("Can it move?  yes") == 4
+    assert result.stdout.count(" on node-1\n") == 4
+    assert result.stdout.count("Can it move?  yes") == 1, "they have the same answer"
     document = json.loads(rescheduler("explain", "deployment", "web", "-n", "shop", "-o", "json").stdout)
     assert [pod["pod"].startswith("shop/web-") for pod in document["pods"]] == [True] * 4
     assert (
         "Deployment shop/nothing not found" in rescheduler("explain", "deploy/nothing", "-n", "shop").stderr
     )
+
+
+def test_pods_of_a_deployment_with_the_same_answer_are_one_block(run, tmp_path):
+    """Whichever nodes they are on; a pod with another answer has a block of its own."""
+    made = cluster()
+    for number in range(4):
+        made.node(f"worker-{number}")
+    made.deployment("shop/web", replicas=4, on=["worker-0", "worker-1"])
+    kept = next(each for each in made.objects if each["metadata"]["name"] == "web-1-3")
+    kept["metadata"].setdefault("annotations", {})["karpenter.sh/do-not-disrupt"] = "true"
+    file = tmp_path / "shop.json"
+    file.write_text(json.dumps(saved(complete(made.objects), saved_at=SAVED_AT)))
+    shown = run("explain", "deploy/web", "-n", "shop", "--from", file).stdout
+    heading, first, second = re.split(r"\n\n(?=shop/)", shown)
+    assert heading == "Deployment shop/web: 3 of 4 pods can move"
+    assert first.startswith(
+        "shop/web-1-0 on worker-0\nshop/web-1-1 on worker-1\nshop/web-1-2 on worker-0\n\n"
+    )
+    assert "Can it move?  yes" in first
+    assert "Where can it go?  4 of 4 nodes\n  worker-0, worker-1, worker-2, worker-3\n" in first
+    assert "each pod's own node" in first
+    assert second.startswith("shop/web-1-3 on worker-1\n\nCan it move?  no\n")
+    assert "AlreadyHere, node(s) were already running the pod\n      worker-1\n" in second
 
 
 def test_a_pod_can_be_named_by_its_namespace_alone(run, shop):

@@ -172,6 +172,21 @@ def test_a_drain_that_ctrl_c_ends_says_what_is_left_now_and_what_to_do(cluster, 
     assert "To return to service, run: rescheduler undrain node-1" in drain.text
 
 
+def test_a_drain_that_is_left_at_once_counts_what_is_left_at_that_moment(cluster, tmp_path):
+    """The last plan was made when all four pods were there, and a pod has moved since."""
+    config = write_config(tmp_path / "config.json", settleTime="5s")
+    with spawned("drain", "node-1", "--install", "--kubeconfig", cluster, "--config", config) as drain:
+        drain.until("Completed: web-")
+        drain.until("node-1 → node-3  InProgress: copy ready, settling")
+        drain.interrupt()
+        drain.until("Ctrl-C again to exit immediately")
+        drain.interrupt_again()
+        assert drain.until_end() == 130
+    end = drain.text.partition("Press Ctrl-C again")[2]
+    assert "node-1: " in end, drain.text
+    assert "node-1: 4 pods are still there\n" not in end, drain.text
+
+
 def test_on_a_terminal_what_is_under_way_is_shown_live_and_what_is_over_stays(cluster, tmp_path):
     config = write_config(tmp_path / "config.json", settleTime="1s")
     arguments = ("--yes", "--install", "--kubeconfig", cluster, "--config", config)

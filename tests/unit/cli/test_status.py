@@ -22,6 +22,7 @@ from rescheduler.api.daemon_status import (
     ResourceBalance,
     SpreadChange,
     SuspectNode,
+    encode_state,
 )
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, missing_crd_parts, podmigration_crd
 from rescheduler.cli.execution import current_user
@@ -161,7 +162,9 @@ def test_moves_that_nothing_makes_are_shown_with_what_to_do():
     left = NodeCondition("rescheduler.dev/Empty", "False", "Emptying", "2 pods are still there")
     stopped = shown(None, LeaseRecord(), migrations=running, in_maintenance={"node-1": left})
     assert "To finish them, run: rescheduler migrations --resume" in stopped
-    assert "node-1: 2 pods are still there. Nothing drains it now: run `rescheduler drain node-1`" in stopped
+    assert (
+        "node-1: 2 pods are still there. Nothing drains it now. To continue, run `rescheduler dr" in stopped
+    )
     led = shown(None, migrations=running, in_maintenance={"node-1": left})
     assert "--resume" not in led
     assert "Nothing drains it" not in led
@@ -194,6 +197,28 @@ def test_pausing_and_resuming_is_kept_in_the_cluster(rescheduler):
     pause = json.loads(rescheduler("status", "-o", "json").stdout)["pause"]
     assert pause["paused"] is False
     assert pause["at"], "since then failures count"
+
+
+def test_resuming_without_a_pause_says_so_and_changes_nothing(rescheduler):
+    done = rescheduler("resume", "-n", "kube-system")
+    assert (done.exit_code, done.stdout) == (0, "not paused: nothing to resume\n")
+    assert json.loads(rescheduler("status", "-o", "json").stdout)["pause"]["at"] is None
+
+
+def test_resuming_ends_a_halt_by_failures_although_nothing_is_paused(run, tmp_path):
+    """The daemon says that `resume` ends it."""
+    halt = Halt(HaltReason.FAILURE_RATIO, NOW, "3 of 3 moves failed", "when you run `rescheduler resume`")
+    state = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"namespace": "kube-system", "name": "rescheduler-state"},
+        "data": {"status": encode_state(DaemonStatus(halts=(halt,)))},
+    }
+    with served([*complete(lopsided().objects), state], tmp_path / "kubeconfig") as kubeconfig:
+        done = run("resume", "-n", "kube-system", "--kubeconfig", kubeconfig)
+        shown = run("status", "-n", "kube-system", "-o", "json", "--kubeconfig", kubeconfig).stdout
+    assert done.stdout.startswith("Resumed (ConfigMap kube-system/rescheduler-state)")
+    assert json.loads(shown)["pause"]["at"], "failures before it count no longer"
 
 
 def test_a_pause_that_no_daemon_would_see_is_refused(rescheduler):
@@ -261,7 +286,8 @@ def denying(*resources):
         async def answer(method, target, headers, body):
             if target.partition("?")[0].endswith("/selfsubjectaccessreviews"):
                 asked = json.loads(body)["spec"]["resourceAttributes"]
-                is_allowed = (asked["verb"], asked["resource"]) not in resources
+                resource = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
+                is_allowed = (asked["verb"], resource) not in resources
                 return object_response(201, {**json.loads(body), "status": {"allowed": is_allowed}}, {})
             return await handle(method, target, headers, body)
 
@@ -280,7 +306,30 @@ def test_it_says_which_commands_your_permissions_do_not_allow(run, tmp_path):
         "may not create podmigrations.rescheduler.dev: needed for `apply`, `move`, `drain`, `undo`" in shown
     )
     assert "may not patch nodes: needed for `drain` and `undrain`" in shown
-    assert len(document["permissions"]) == 2
+    allowed, *_, roles, _ = document["permissions"]
+    assert allowed.startswith("allow `plan`, `explain`, `snapshot`, `status`, ")
+    assert "`pause`" in allowed
+    assert "`drain`" not in allowed
+    assert roles.startswith(
+        "ClusterRole rescheduler-operator.kube-system and Role rescheduler-operator allow"
+    )
+
+
+def test_without_a_leader_it_says_what_you_need_to_make_moves_yourself(run, tmp_path):
+    """An operator may create PodMigrations, but nothing makes the moves, and may not evict pods."""
+    refused = denying(("create", "pods/eviction"), ("create", "pods"))
+    with served(complete(lopsided().objects), tmp_path / "kubeconfig", refused) as kubeconfig:
+        allowed, moves = json.loads(run("status", "--kubeconfig", kubeconfig, "-o", "json").stdout)[
+            "permissions"
+        ]
+    assert allowed == "allow every command while the daemon leads"
+    assert "`apply`, `move`, `drain` and `undo` make the moves themselves" in moves
+    assert "you may not create pods, create pods/eviction. Start the daemon, or use its ClusterRole " in moves
+    assert "rescheduler.kube-system and Role rescheduler: docs/permissions.md" in moves
+
+
+def test_without_a_leader_it_says_so_if_your_permissions_suffice_to_make_moves(rescheduler):
+    assert "Permissions  allow every command\n" in rescheduler("status").stdout
 
 
 def test_what_you_may_not_read_is_named_and_the_rest_is_shown(run, tmp_path):
@@ -289,7 +338,7 @@ def test_what_you_may_not_read_is_named_and_the_rest_is_shown(run, tmp_path):
     assert done.exit_code == 0, done.output
     assert "unknown: " in done.stdout
     assert 'cannot list resource "nodes"' in done.stdout
-    assert "Permissions  allow every command while the daemon leads" in done.stdout
+    assert "Permissions  allow every command\n" in done.stdout
 
 
 def test_before_the_installation_it_says_what_to_do(rescheduler):

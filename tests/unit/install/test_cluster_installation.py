@@ -13,7 +13,13 @@ from rescheduler.install.cluster_installation import (
     installed_namespaces,
 )
 from rescheduler.install.manifests import install_manifests
-from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, resource_of_object
+from rescheduler.kube.api_resources import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    merge_patch,
+    resource_of_object,
+)
 from rescheduler.kube.client import Client
 from rescheduler.kube.transport import InProcessTransport
 
@@ -85,6 +91,15 @@ async def test_an_incomplete_installation(client, resource):
     with pytest.raises(AmbiguousInstallation, match="rescheduler uninstall --namespace platform"):
         await find_installation(client, "rescheduler")
     assert await find_installation_to_remove(client) == "platform"
+
+
+@pytest.mark.parametrize("resource", [DEPLOYMENTS, CONFIG_MAPS], ids=lambda each: each.kind)
+async def test_an_object_of_our_name_with_another_install_id_is_not_ours(client, resource):
+    await install(client, "platform")
+    other = merge_patch({"metadata": {"labels": {"rescheduler.dev/install-id": "other"}}})
+    await client.patch(resource, "platform/rescheduler", other)
+    with pytest.raises(AmbiguousInstallation, match=r"with the label rescheduler\.dev/install-id=platform"):
+        await find_installation(client, "rescheduler")
 
 
 async def test_a_lease_of_another_installation_in_our_namespace_is_not_believed(client):

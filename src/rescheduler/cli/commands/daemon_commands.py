@@ -174,9 +174,10 @@ def pause(cluster: ClusterSource, namespace: str | None, why: str) -> None:
 @live_cluster_options
 @installation_namespace_option
 def resume(cluster: ClusterSource, namespace: str | None) -> None:
-    """The next check can move pods again."""
+    """The next check can move pods again. Failures before it no longer halt the daemon."""
     at = _set_pause(cluster, namespace, paused=False)
-    print_words(f"Resumed ({at}): the next check can move pods.", err=False)
+    words = f"Resumed ({at}): the next check can move pods." if at else "not paused: nothing to resume"
+    print_words(words, err=False)
 
 
 async def installation_namespace(
@@ -189,7 +190,7 @@ async def installation_namespace(
 
 
 def _set_pause(cluster: ClusterSource, namespace: str | None, *, paused: bool, why: str = "") -> str:
-    """Write the pause and return the name of the ConfigMap that holds it."""
+    """Write the pause and return the name of the ConfigMap that holds it; empty if there is none to end."""
     configuration = cluster.configuration()
 
     async def switch(client: "Client") -> str:
@@ -199,12 +200,28 @@ def _set_pause(cluster: ClusterSource, namespace: str | None, *, paused: bool, w
         home = await installation_namespace(client, configuration, namespace)
         if not namespace:
             await _exit_if_nothing_reads_it(client, configuration, home)
+        if not paused and not await _is_held_back(client, home):
+            return ""
         by = await requesting_user(client)
         await write_pause(client, home, Pause(paused=paused, by=by, at=datetime.now(UTC), why=why))
         return f"ConfigMap {home}/{STATE_CONFIG_MAP}"
 
     written: str = cluster.with_client(configuration, switch)
     return written
+
+
+async def _is_held_back(client: "Client", home: str) -> bool:
+    """Return whether there is a pause, or a halt by failures, which `resume` ends, too; True if unknown."""
+    from rescheduler.api.daemon_status import HaltReason, UnreadableState  # noqa: PLC0415
+    from rescheduler.daemon.own_objects import read_state  # noqa: PLC0415
+    from rescheduler.kube.errors import Forbidden  # noqa: PLC0415
+
+    try:
+        pause, status = await read_state(client, home)
+    except (Forbidden, UnreadableState):
+        return True
+    ended = {HaltReason.PAUSED, HaltReason.FAILURE_RATIO, HaltReason.NAMESPACE_FAILING}
+    return pause.paused or any(halt.reason in ended for halt in (status.halts if status is not None else ()))
 
 
 async def _exit_if_nothing_reads_it(client: "Client", configuration: "Configuration", home: str) -> None:

@@ -18,6 +18,7 @@ from rescheduler.cli.command_options import (
     cluster_and_config_options,
     existing_key,
     exit_if_missing,
+    kind_and_name,
     object_key,
     pods_of_deployment,
 )
@@ -294,26 +295,6 @@ def _with_requests(container: dict[str, Any]) -> dict[str, Any]:
 # -- explain
 
 
-def _kind_and_name(kind: str, name: str | None) -> tuple[str, str]:
-    """Split `pod/NAME`, as kubectl does, or check `pod NAME`; NAMESPACE/NAME is a pod."""
-    if name is None:
-        before, slash, after = kind.partition("/")
-        if not slash or not after:
-            raise click.UsageError("specify a pod or a node: `explain pod NAME` or `explain pod/NAME`")
-        kind, name = (before, after) if before in _KINDS else ("pod", kind)
-    if kind not in _KINDS:
-        raise click.UsageError(f'"{kind}" is not pod, node or deployment')
-    return _KINDS[kind], name
-
-
-_KINDS = {
-    **dict.fromkeys(("pod", "pods", "po"), "pod"),
-    **dict.fromkeys(("node", "nodes", "no"), "node"),
-    **dict.fromkeys(("deployment", "deployments", "deploy", "deployment.apps"), "deployment"),
-}
-"""The names that kubectl accepts."""
-
-
 @click.command()
 @click.argument("kind", metavar="pod|node|deployment")
 @click.argument("name", metavar="NAME", required=False)
@@ -329,7 +310,7 @@ def explain(kind: str, name: str | None, namespace: str | None, cluster: Cluster
     same. The start of a name is enough if no other name starts like it. deploy/NAME means all pods of the
     Deployment.
     """
-    kind, name = _kind_and_name(kind, name)
+    kind, name = kind_and_name(kind, name)
     configuration = cluster.effective_configuration()
     key = name if kind == "node" else object_key(name, namespace, cluster)
     snapshot, webhook = cluster.read_snapshot(configuration, meanwhile=["rescheduler.planner.explanation"])
@@ -368,15 +349,42 @@ def explain(kind: str, name: str | None, namespace: str | None, cluster: Cluster
 def _print_explanations(
     explanations: "Sequence[PodExplanation | NodeExplanation]", assumptions: tuple[str, ...]
 ) -> None:
+    """Print one block per answer: the pods of a Deployment mostly have the same."""
     from rescheduler.cli.explain_view import explanation_lines  # noqa: PLC0415
     from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
 
     terminal = terminal_of(sys.stdout)
-    for place, each in enumerate(explanations):
+    groups: dict[tuple[str, ...], list[Any]] = {}
+    for each in explanations:
+        lines = explanation_lines(_answer(each), (*assumptions, *each.assumptions), terminal)
+        groups.setdefault(tuple(lines), []).append(each)
+    for place, members in enumerate(groups.values()):
         if place:
             echo()
-        lines = explanation_lines(each, (*assumptions, *each.assumptions), terminal)
+        first, *others = members
+        is_on_one_node = len({each.node for each in members}) == 1
+        shown = first if is_on_one_node else replace(_answer(first), pod=first.pod, node=first.node)
+        lines = explanation_lines(shown, (*assumptions, *first.assumptions), terminal, others)
         echo_lines(lines, color=terminal.colour)
+
+
+def _answer(explained: Any) -> Any:
+    """Return the explanation of a pod without what only names the pod and its own node."""
+    from rescheduler.planner.available_nodes import UnavailableNodes  # noqa: PLC0415
+    from rescheduler.rules.rule_check import SchedulerRule  # noqa: PLC0415
+
+    places = getattr(explained, "places", None)
+    if places is None or not explained.node:
+        return explained
+    others = [each for each in places.forbidden if each.rule != SchedulerRule.ALREADY_HERE]
+    own = [
+        UnavailableNodes(each.rule, each.reason, (("each pod's own node", ""),))
+        for each in places.forbidden
+        if each.rule == SchedulerRule.ALREADY_HERE
+    ]
+    available = tuple(sorted({*places.available, explained.node}))
+    places = replace(places, available=available, forbidden=(*others, *own))
+    return replace(explained, pod="", node="", places=places)
 
 
 def _print_drain_hint(usual: "Sequence[Any]", drained: "Sequence[Any]") -> None:

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from rescheduler.cli.cluster_source import (
     EXIT_USAGE_ERROR,
     ClusterSource,
     exit_with_error,
+    print_note,
     read_input_file,
 )
 from rescheduler.cli.command_options import (
@@ -311,6 +313,8 @@ def apply(
     if cluster.config is not None and configuration.policy.dry_run:  # the installed one's is for the daemon
         exit_with_error("nothing was moved: the configuration sets dryRun", EXIT_USAGE_ERROR)
     saved = None if file is None else _read_plan(file)
+    if saved is not None:
+        _print_age(saved)
     execution = Execution(cluster, configuration, install)
     execution.prepare()
     plan = saved or make_plan(cluster, configuration)
@@ -333,6 +337,15 @@ def apply(
 
     run = execution.run(execute)
     report_moves_and_exit(run, output, interrupted=progress.is_interrupted)
+
+
+def _print_age(saved: "Plan") -> None:
+    """Say how old the plan is: the cluster may have changed since."""
+    from kubevalues.duration import short_duration  # noqa: PLC0415
+
+    age = timedelta(seconds=max(0, round(datetime.now(UTC).timestamp() - saved.taken_at_s)))
+    age -= age % timedelta(minutes=1) if age > timedelta(minutes=1) else timedelta()
+    print_note(f"the plan was made {short_duration(age)} ago: moves are checked again against the cluster")
 
 
 def _read_plan(file: str) -> "Plan":

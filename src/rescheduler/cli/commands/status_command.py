@@ -1,7 +1,9 @@
 """`rescheduler status`: what the daemon reports, and what is wrong with the installation."""
 
 import asyncio
+import re
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,10 +24,15 @@ if TYPE_CHECKING:
     from rescheduler.config.policy import Configuration
     from rescheduler.kube.api_resources import Object
     from rescheduler.kube.client import Client
+    from rescheduler.web.web_authorization import Access
 
 __all__ = ["installed_settle_time", "read_copies", "status"]
 
 _CONCURRENT_REVIEWS: Final = 8
+_COMMAND: Final = re.compile(r"`[^`]+`")
+_HOW_TO_BIND: Final = "docs/permissions.md says how to bind them"
+_MOVED_RESOURCES: Final = {"pods", "pods/eviction", "podmigrations", "podmigrations/status"}
+"""What a process that makes moves writes."""
 _APPLY_CRD: Final = "rescheduler manifests --crd | kubectl apply -f -"
 
 
@@ -88,7 +95,7 @@ async def _observe_status(
     if copies and not is_given:
         settle_time = await installed_settle_time(client, settle_time)
     described = await _describe_installation(client, home, has_crd=migrations is not None)
-    return ObservedStatus(
+    found = ObservedStatus(
         home,
         pause,
         written,
@@ -99,8 +106,14 @@ async def _observe_status(
         sum(not node.is_ready for node in nodes),
         LiveSteps(copies, settle_time),
         (*described, *reader.problems),
-        await _describe_permissions(client, home),
+        label_gone={
+            node.name: condition
+            for node in nodes
+            if not in_maintenance(node) and (condition := node.condition(EMPTY_CONDITION)) is not None
+        },
     )
+    has_leader = bool(found.leads(datetime.now(UTC)))
+    return replace(found, permissions=await _describe_permissions(client, home, has_leader=has_leader))
 
 
 async def read_copies(client: "Client", namespace: str, items: "list[Object]") -> "dict[str, PodRecord]":
@@ -257,15 +270,20 @@ async def _describe_deployment(client: "Client", home: str) -> str:
     return words
 
 
-async def _describe_permissions(client: "Client", home: str) -> tuple[str, ...]:
-    """Return what the user's permissions don't allow, as sentences, or that they suffice."""
-    from rescheduler.cluster.sources.live_source import gather_all  # noqa: PLC0415
+async def _describe_permissions(client: "Client", home: str, *, has_leader: bool) -> tuple[str, ...]:
+    """Return what the user's permissions allow and what not, and which roles would, as sentences.
+
+    Without a leader, commands make the moves themselves, which needs the permissions of the daemon.
+    """
+    from rescheduler.api.well_known_names import cluster_scoped_name  # noqa: PLC0415
+    from rescheduler.install.install_options import DAEMON  # noqa: PLC0415
     from rescheduler.install.rbac import (  # noqa: PLC0415
+        DAEMON_CLUSTER_GRANTS,
         OPERATOR_CLUSTER_GRANTS,
         OPERATOR_NAMESPACE_GRANTS,
     )
     from rescheduler.kube import errors  # noqa: PLC0415
-    from rescheduler.web.web_authorization import Access, review_own_access  # noqa: PLC0415
+    from rescheduler.web.web_authorization import Access  # noqa: PLC0415
 
     asked: list[tuple[str, Access]] = []
     for grant in OPERATOR_CLUSTER_GRANTS:
@@ -276,20 +294,51 @@ async def _describe_permissions(client: "Client", home: str) -> tuple[str, ...]:
     for grant in OPERATOR_NAMESPACE_GRANTS:
         for verb in grant.verbs:
             asked.append((grant.why, Access(verb, grant.group, grant.resource, home, grant.names[0])))
+    executing = [
+        Access(verb, grant.group, grant.resource)
+        for grant in DAEMON_CLUSTER_GRANTS
+        for verb in grant.verbs
+        if grant.resource in _MOVED_RESOURCES and verb not in {"get", "list", "watch"}
+    ]
+    try:
+        denied = await _denied(client, [access for _, access in asked])
+        missing = [] if has_leader else await _denied(client, executing)
+    except errors.Forbidden as error:
+        return (f"unknown: {error}",)
+    needed: dict[str, list[str]] = {}
+    for why, access in asked:
+        if access in denied:
+            needed.setdefault(why, []).append(access.words())
+    found = [f"may not {', '.join(what)}: needed for {why}" for why, what in needed.items()]
+    if found:
+        refused = {command for why in needed for command in _COMMAND.findall(why)}
+        commands = dict.fromkeys(command for why, _ in asked for command in _COMMAND.findall(why))
+        allowed = [command for command in commands if command not in refused]
+        role = cluster_scoped_name(f"{DAEMON}-operator", home)
+        found.insert(0, f"allow {', '.join(allowed) or 'no command'}")
+        found.append(f"ClusterRole {role} and Role {DAEMON}-operator allow the rest: {_HOW_TO_BIND}")
+    else:
+        found.append("allow every command" + " while the daemon leads" * (has_leader or bool(missing)))
+    if missing:
+        words = ", ".join(access.words() for access in missing)
+        found.append(
+            "No daemon leads, so `apply`, `move`, `drain` and `undo` make the moves themselves, and you may "
+            f"not {words}. Start the daemon, or use its ClusterRole {cluster_scoped_name(DAEMON, home)} and "
+            f"Role {DAEMON}: {_HOW_TO_BIND}"
+        )
+    return tuple(found)
+
+
+async def _denied(client: "Client", accesses: "list[Access]") -> "list[Access]":
+    """Return what the user's permissions don't allow. Raises `KubeError`."""
+    from rescheduler.cluster.sources.live_source import gather_all  # noqa: PLC0415
+    from rescheduler.web.web_authorization import review_own_access  # noqa: PLC0415
+
     limit = asyncio.Semaphore(_CONCURRENT_REVIEWS)
 
-    async def review(access: Access) -> bool:
+    async def review(access: "Access") -> bool:
         async with limit:
             return await review_own_access(client, access)
 
-    try:
-        answers = await gather_all([review(access) for _, access in asked])
-    except errors.Forbidden as error:
-        return (f"unknown: {error}",)
-    denied: dict[str, list[str]] = {}
-    for (why, access), is_allowed in zip(asked, answers, strict=True):
-        if not is_allowed:
-            denied.setdefault(why, []).append(access.words())
-    if not denied:
-        return ("allow every command while the daemon leads",)
-    return tuple(f"may not {', '.join(what)}: needed for {why}" for why, what in denied.items())
+    answers = await gather_all([review(access) for access in accesses])
+    return [access for access, is_allowed in zip(accesses, answers, strict=True) if not is_allowed]
