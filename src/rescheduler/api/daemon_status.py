@@ -162,6 +162,8 @@ class NodeInMaintenance(msgspec.Struct, frozen=True, rename="camel"):
     blocked: tuple[str, ...] = ()
     """Pods that can't, and why, in words; of many the first."""
     message: str = ""
+    terminating: int = 0
+    """Those of `left` that are terminating."""
 
 
 class DetectedAutoscaler(msgspec.Struct, frozen=True, rename="camel"):

@@ -10,7 +10,7 @@ On a narrow terminal a move has several lines: the names of pods and nodes are n
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar, Final, TextIO
 
@@ -295,8 +295,6 @@ _NODE_COUNT_WIDTH: Final = 32
 """The width of the count beside the bar."""
 
 NodeStates = Callable[[], Sequence[NodeInMaintenance]]
-PodCounts = Callable[[], Mapping[str, int]]
-"""Returns numbers of pods by node."""
 
 
 class DrainDisplay(ProgressDisplay):
@@ -313,7 +311,7 @@ class DrainDisplay(ProgressDisplay):
         self._reported_nodes: dict[str, str] = {}
 
     @contextlib.contextmanager
-    def showing_nodes(self, now: NodeStates, terminating: PodCounts = dict) -> Iterator[None]:  # noqa: ARG002 - lines are printed on changes
+    def showing_nodes(self, now: NodeStates) -> Iterator[None]:  # noqa: ARG002 - lines are printed on changes
         yield
 
     def on_nodes(self, nodes: Sequence[NodeInMaintenance]) -> None:
@@ -337,11 +335,10 @@ class LiveDrainDisplay(LiveProgressDisplay):
         self._seen: dict[int, MoveProgress] = {}
         self._most: dict[str, int] = {}
         self._now: NodeStates = tuple
-        self._terminating: PodCounts = dict
 
     @contextlib.contextmanager
-    def showing_nodes(self, now: NodeStates, terminating: PodCounts = dict) -> Iterator[None]:
-        self._now, self._terminating = now, terminating
+    def showing_nodes(self, now: NodeStates) -> Iterator[None]:
+        self._now = now
         with self.showing([*self._seen.values()]):
             yield
 
@@ -366,7 +363,7 @@ class LiveDrainDisplay(LiveProgressDisplay):
 
     def _node_line(self, node: NodeInMaintenance, longest: int, *, has_bars: bool) -> RenderableType:
         # A pod that was terminating before the drain is not one that the drain moves.
-        left = node.left - self._terminating().get(node.node, 0)
+        left = node.left - node.terminating
         most = self._most[node.node] = max(self._most.get(node.node, 0), left)
         gone = most - left
         cells: list[RenderableType] = [Text(node.node.ljust(longest), overflow="fold")]

@@ -6,7 +6,6 @@ label ─▶ plan ─▶ cordon and migrations ─▶ plan again, until the node
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from datetime import datetime
 from typing import Final
@@ -146,14 +145,6 @@ class NodeDrain:
         """Return how many are left where, at this moment."""
         return maintenance_status(
             self._cluster.snapshot(), Plan(taken_at_s=0.0), self._policy, only=self._nodes
-        )
-
-    def terminating(self) -> Counter[str]:
-        """Return how many of the pods that are left are terminating, by node."""
-        return Counter(
-            pod.node
-            for pod in self._cluster.snapshot().pods.records
-            if pod.is_terminating and pod.node in self._nodes and must_leave_node(pod)
         )
 
     def _plan(self) -> Plan:

@@ -382,7 +382,7 @@ def _maintenance_of(
     message = _progress_message(len(pods), len(kept), ending) if is_enabled else NOT_ENABLED
     if evacuation is not None:
         message = f"{evacuation.message}: {message}"
-    return NodeInMaintenance(name, len(pods), blocked, message)
+    return NodeInMaintenance(name, len(pods), blocked, message, ending)
 
 
 def _progress_message(left: int, blocked: int, ending: int) -> str:

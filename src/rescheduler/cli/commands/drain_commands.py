@@ -178,10 +178,7 @@ async def _drain(
         await start_maintenance(rescheduler.client, names, user)
         await wait_for_labels(rescheduler.watched, names)
         running = asyncio.create_task(follow())
-        with (
-            view.showing_nodes(draining.now, draining.terminating),
-            interrupt_handlers(draining.stop, running.cancel, view),
-        ):
+        with view.showing_nodes(draining.now), interrupt_handlers(draining.stop, running.cancel, view):
             await asyncio.wait([running])
         if not running.cancelled():
             running.result()
