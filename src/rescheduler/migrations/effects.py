@@ -22,7 +22,6 @@ __all__ = [
     "EvictSource",
     "LabelSource",
     "NominateNode",
-    "OfferCopyForAdoption",
     "ProtectSource",
     "RecordEviction",
     "ReleaseTarget",
@@ -133,14 +132,6 @@ class RequestBudgetSync(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class OfferCopyForAdoption(Effect):
-    """Remove our controller reference from the copy, so that its ReplicaSet adopts it. Each millisecond
-    counts."""
-
-    pod: PodReference
-
-
-@dataclass(frozen=True, slots=True)
 class RestoreCopyOwner(Effect):
     """Make a deleted owner the only owner of the copy, so that the garbage collector removes it like the
     owner's other pods. These are read live first."""
@@ -151,7 +142,8 @@ class RestoreCopyOwner(Effect):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseTarget(Effect):
-    """Remove our owner reference from the successor, and set its labels to completed."""
+    """Remove our owner reference from the successor, and set its labels to completed. The ReplicaSet adopts
+    a copy from then on: each millisecond counts."""
 
     pod: PodReference
 

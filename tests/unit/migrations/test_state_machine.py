@@ -192,7 +192,7 @@ def test_nothing_waits_for_a_time_that_has_passed(seen):
         pytest.param(
             Step.ADOPTING,
             {"source": None, "target": copy()},
-            effects.OfferCopyForAdoption,
+            effects.ReleaseTarget,
             id="the copy is offered",
         ),
         pytest.param(

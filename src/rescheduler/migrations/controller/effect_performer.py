@@ -16,7 +16,7 @@ from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, ApiResource, Patch, merge_patch
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, Patch, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.migrations import effects
 from rescheduler.migrations.controller import pod_writes
@@ -64,7 +64,6 @@ class EffectPerformer:
             effects.ProtectSource: self._protect,
             effects.EvictSource: self._evict,
             effects.RequestBudgetSync: self._request_budget_sync,
-            effects.OfferCopyForAdoption: self._offer,
             effects.ReleaseTarget: self._release,
             effects.RestoreCopyOwner: self._return,
             effects.DeleteCopy: self._delete_copy,
@@ -137,13 +136,11 @@ class EffectPerformer:
             await self._watched.read_migrations(observation.migration.namespace)
             if observe(observation.migration, self._watched, observation.policy, observation.now).locked_by:
                 return None
-        return await self._patch(
-            observation,
-            effect.pod,
-            pod_writes.mark_source_patch(
-                observation.migration, observation.source, effect.version, observation.now
-            ),
+        patch = pod_writes.mark_source_patch(
+            observation.migration, observation.source, effect.version, observation.now
         )
+        await self._try_patch(observation, effect.pod, self._copies.mark(observation, patch))
+        return None
 
     async def _unmark(self, observation: Observation, effect: effects.UnlabelSource) -> EffectOutcome:
         assert observation.source is not None
@@ -179,7 +176,8 @@ class EffectPerformer:
         if different is not None:
             return different
         nomination = pod_writes.nominate_node_patch(effect.pod.uid, effect.node)
-        if not await self._try_patch(observation, effect.pod, nomination, PODS.status):
+        written = self._client.patch(PODS.status, _pod_key(observation, effect.pod), nomination)
+        if not await self._try_patch(observation, effect.pod, written):
             return None
         return self._copies.ignored(observation, effect.node)
 
@@ -194,21 +192,18 @@ class EffectPerformer:
         requested = pod_writes.request_budget_sync_patch(effect.pod.uid, effect.value)
         return await self._patch(observation, effect.pod, requested)
 
-    async def _offer(self, observation: Observation, effect: effects.OfferCopyForAdoption) -> EffectOutcome:
-        offer = pod_writes.offer_for_adoption_patch(observation.migration, effect.pod.uid)
-        return await self._patch(observation, effect.pod, offer)
-
     async def _release(self, observation: Observation, effect: effects.ReleaseTarget) -> EffectOutcome:
         assert observation.target is not None
-        given = observation.migration, observation.target, observation.now
-        try:
-            return await self._patch(observation, effect.pod, pod_writes.release_target_patch(*given))
-        except REFUSAL_ERRORS as refusal:
-            if lacks_permission(refusal):
-                raise
-        # Other clients may have left no room for annotations, and the migration must end all the same.
-        release = pod_writes.release_target_patch(*given, annotated=False)
-        return await self._patch(observation, effect.pod, release)
+        *fuller, least = pod_writes.release_target_patches(
+            observation.migration, observation.target, observation.now
+        )
+        for patch in fuller:
+            try:
+                return await self._patch(observation, effect.pod, patch)
+            except REFUSAL_ERRORS as refusal:
+                if lacks_permission(refusal):
+                    raise
+        return await self._patch(observation, effect.pod, least)
 
     async def _return(self, observation: Observation, effect: effects.RestoreCopyOwner) -> EffectOutcome:
         # Read live: those that its controller left behind show that the copy is to stay, too.
@@ -290,19 +285,20 @@ class EffectPerformer:
     # -- common to all patches of pods
 
     async def _patch(self, observation: Observation, pod: PodReference, patch: Patch) -> EffectOutcome:
-        await self._try_patch(observation, pod, patch, PODS)
+        await self._try_patch(observation, pod, self._client.patch(PODS, _pod_key(observation, pod), patch))
         return None
 
     async def _try_patch(
-        self, observation: Observation, pod: PodReference, patch: Patch, resource: ApiResource[PodRecord]
+        self, observation: Observation, pod: PodReference, written: Awaitable[PodRecord]
     ) -> bool:
-        """Patch a pod; return false, with the pod read again, if it has changed since it was observed."""
+        """Await the patch of a pod; return false, with the pod read again, if it has changed since it was
+        observed."""
         key = _pod_key(observation, pod)
         # The cache may know more by now: that the pod was read meanwhile must not hide its change.
         observed = (observation.target, observation.source)
         before = next((each for each in observed if each is not None and each.uid == pod.uid), None)
         try:
-            self._watched.pods.observe(await self._client.patch(resource, key, patch))
+            self._watched.pods.observe(await written)
         except (errors.NotFound, errors.Conflict):
             await self._watched.read_pod(key, pod.uid)
             return False

@@ -163,7 +163,8 @@ class EventRouter:
                 self._wake(object_key(item))
 
 
-MIGRATION_WORKERS: Final = 10
+MIGRATION_WORKERS: Final = 32
+"""They mostly wait for the API server. Each watch and each worker uses a connection of `http_transport`."""
 
 
 def _wall_clock() -> datetime:

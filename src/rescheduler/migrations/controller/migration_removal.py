@@ -149,7 +149,9 @@ class ForcedRemovalCleanup:
         copy = copy_of(migration, self._watched.pods.get)
         if copy is not None:
             await self._watched.read_pod(copy.key, copy.uid)
-            copy = copy_of(migration, self._watched.pods.get)
+            # It is the copy, even if the garbage collector has removed its owner reference meanwhile.
+            read = self._watched.pods.get(copy.key)
+            copy = read if read is not None and read.uid == copy.uid else None
         # The lock first: an eviction that is still on its way names the version of the pod, and is refused
         # now. Only then is the copy one too many.
         if source is not None and not source.is_terminating and self._is_locked(source, migration):

@@ -1,6 +1,7 @@
 """The writes to pods: create a copy and verify that admission did not change it; and patches, as data."""
 
 import asyncio
+import math
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import REPLICA_SETS, Object, Patch, merge_patch, strategic_patch
 from rescheduler.kube.client import Client
+from rescheduler.kube.transport import loop_s
 from rescheduler.migrations import effects, labels_and_names
 from rescheduler.migrations.copy_manifest import admission_differences, adoptable_copy, bare_copy
 from rescheduler.migrations.labels_and_names import MigrationLabelStatus, may_be_copy
@@ -32,9 +34,8 @@ __all__ = [
     "lacks_permission",
     "mark_source_patch",
     "nominate_node_patch",
-    "offer_for_adoption_patch",
     "protect_source_patch",
-    "release_target_patch",
+    "release_target_patches",
     "remove_gate_patch",
     "request_budget_sync_patch",
     "return_to_owner_patch",
@@ -58,6 +59,11 @@ _INFORMER_DELAY: Final = timedelta(seconds=5)
 
 _MAX_COMPARED: Final = 10_000
 
+_LIVE_S: Final = 1.0
+"""How long the answer to a write counts as a live read."""
+
+_MAX_MARKED: Final = 1_000
+
 
 class CopyCreator:
     def __init__(self, client: Client, watched: WatchedObjects) -> None:
@@ -65,6 +71,22 @@ class CopyCreator:
         self._watched = watched
         self._compared: dict[str, None] = {}
         """Copies that this process has compared, by uid. The next leader compares again."""
+        self._marked: dict[str, tuple[Object, float]] = {}
+        """Sources as the server returned them when it marked them, by uid, and when that was."""
+
+    async def mark(self, observation: Observation, patch: Patch) -> PodRecord:
+        """Mark the source. The answer is a live read, too: the copy that is created next is made of it."""
+        source = await self._client.patch(PODS.as_json, observation.migration.pod_key, patch)
+        while len(self._marked) >= _MAX_MARKED:
+            del self._marked[next(iter(self._marked))]
+        self._marked[source["metadata"]["uid"]] = source, loop_s()
+        return self._watched.learn_pod(source)
+
+    async def _live_source(self, migration: Migration) -> Object:
+        source, read_s = self._marked.pop(migration.spec.pod.uid, ({}, -math.inf))
+        if loop_s() - read_s <= _LIVE_S:
+            return source
+        return await self._client.get(PODS.as_json, migration.pod_key)
 
     async def create(self, observation: Observation, name: str) -> Transition | Wait | None:
         """Create the copy from a live read of the source; return None to observe again."""
@@ -149,7 +171,7 @@ class CopyCreator:
         """Return the source and its ReplicaSet; if something has changed, return what to do instead."""
         migration, owner = observation.migration, observation.migration.status.owner
         try:
-            source = await self._client.get(PODS.as_json, migration.pod_key)
+            source = await self._live_source(migration)
         except errors.NotFound:
             self._watched.pods.observe_deleted(migration.pod_key, migration.spec.pod.uid)
             return None
@@ -158,10 +180,9 @@ class CopyCreator:
             return None
         if migration.status.handover is Handover.COPY or owner is None:
             return source, None
-        try:
-            replica_set = await self._client.get(REPLICA_SETS, f"{migration.namespace}/{owner.name}")
-        except errors.NotFound:
-            replica_set = None
+        # The cache will do: if it is behind, the copy is made of the template that the source has, too, and
+        # the scheduling gate holds it until the cache shows what the ReplicaSet has become.
+        replica_set = self._watched.workloads["ReplicaSet"].get(f"{migration.namespace}/{owner.name}")
         if replica_set is None or replica_set["metadata"]["uid"] != owner.uid:
             return Wait(observation.now + _INFORMER_DELAY, f"{owner.kind} {owner.name} no longer exists")
         return source, replica_set
@@ -231,12 +252,6 @@ def request_budget_sync_patch(uid: str, value: str) -> Patch:
     return merge_patch({"metadata": {"uid": uid, "annotations": {SYNC_REQUESTED_ANNOTATION: value}}})
 
 
-def offer_for_adoption_patch(migration: Migration, uid: str) -> Patch:
-    """Return the patch that offers the copy to its ReplicaSet; without a version, so nothing delays it."""
-    owners = [{"uid": migration.uid, "controller": False}]
-    return strategic_patch({"metadata": {"uid": uid, "ownerReferences": owners}})
-
-
 def return_to_owner_patch(migration: Migration, uid: str, owner: ControllerReference) -> Patch:
     """Return the patch that restores the copy's former owner, so that it is garbage collected."""
     reference = msgspec.to_builtins(owner) | {"controller": False, "blockOwnerDeletion": False}
@@ -244,17 +259,22 @@ def return_to_owner_patch(migration: Migration, uid: str, owner: ControllerRefer
     return strategic_patch({"metadata": {"uid": uid, "ownerReferences": owners}})
 
 
-def release_target_patch(
-    migration: Migration, target: PodRecord, now: datetime, *, annotated: bool = True
-) -> Patch:
+def release_target_patches(migration: Migration, target: PodRecord, now: datetime) -> list[Patch]:
+    """Return the patches that release the successor: the first that the server accepts does.
+
+    They name no version, so that nothing delays the adoption. Other clients may have left no room for
+    annotations, and a policy may refuse labels: the ReplicaSet must be able to adopt the copy all the same.
+    """
     original = labels_and_names.original_pod_name(migration.spec.pod.name, target.annotations)
-    metadata: dict[str, Any] = {
-        "uid": target.uid,
-        "labels": labels_and_names.migration_labels(migration, MigrationLabelStatus.COMPLETED),
-        "annotations": labels_and_names.copy_annotations(migration, original, now) if annotated else {},
-    }
-    if SYNC_REQUESTED_ANNOTATION in target.annotations:
-        metadata["annotations"][SYNC_REQUESTED_ANNOTATION] = None
+    labels = labels_and_names.migration_labels(migration, MigrationLabelStatus.COMPLETED)
+    annotations: dict[str, Any] = labels_and_names.copy_annotations(migration, original, now)
+    no_longer = dict.fromkeys({SYNC_REQUESTED_ANNOTATION} & target.annotations.keys())
+    least: dict[str, Any] = {"uid": target.uid}
     if any(owner.uid == migration.uid for owner in target.owners):
-        metadata["ownerReferences"] = [_DELETE | {"uid": migration.uid}]
-    return strategic_patch({"metadata": metadata})
+        least["ownerReferences"] = [_DELETE | {"uid": migration.uid}]
+    versions = [
+        least | {"labels": labels, "annotations": annotations | no_longer},
+        least | {"labels": labels, "annotations": no_longer},
+        *([least] if "ownerReferences" in least else []),
+    ]
+    return [strategic_patch({"metadata": each}) for each in versions]

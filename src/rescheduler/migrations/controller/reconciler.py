@@ -28,7 +28,14 @@ from rescheduler.migrations.controller.effect_performer import EffectOutcome, Ef
 from rescheduler.migrations.controller.migration_log import MigrationLog
 from rescheduler.migrations.controller.migration_removal import ForcedRemovalCleanup, remove_filling
 from rescheduler.migrations.controller.observation_builder import DeletedPods, migration_at, observe
-from rescheduler.migrations.effects import DeleteCopy, Effect, RecordEviction, UnlabelSource, WithdrawSteering
+from rescheduler.migrations.effects import (
+    DeleteCopy,
+    Effect,
+    EvictSource,
+    RecordEviction,
+    UnlabelSource,
+    WithdrawSteering,
+)
 from rescheduler.migrations.labels_and_names import copy_names
 from rescheduler.migrations.observation import (
     ConditionUpdate,
@@ -193,7 +200,7 @@ class Reconciler:
         """`performed` are the effects of this reconciliation: what did not help is not repeated at once."""
         if _is_irreversible(observation, decision):
             confirmed, nodes = await asyncio.gather(
-                self._confirmed(observation), self._read_live(observation)
+                self._confirmed(observation), self._read_live(observation, decision)
             )
             await self._revalidator.prepare(observation.migration)
             observation = replace(self._observe(observation.migration), nodes=nodes, **confirmed)
@@ -224,13 +231,19 @@ class Reconciler:
         found = await self._webhook.confirm(observation.migration.namespace)
         return {"is_steered": found.steers, "is_guarded": found.guards, "webhook_problem": found.problem}
 
-    async def _read_live(self, observation: Observation) -> Mapping[str, NodeRecord]:
-        """Read both pods, and return the nodes of the observation with the target node as it is now.
+    async def _read_live(self, observation: Observation, decision: Decision) -> Mapping[str, NodeRecord]:
+        """Read the pods, and return the nodes of the observation with the target node as it is now.
 
         A pod on a node that is gone still reports that it is ready. A rollback reads the source node, too.
+        The source is not read before its eviction, which names the version that was observed: the server
+        refuses it if there is another one.
         """
         migration = observation.migration
-        reads = [self._watched.read_pod(migration.pod_key, migration.spec.pod.uid)]
+        reads = []
+        is_evicting = migration.status.step == MigrationStep.EVICTING
+        evicts = isinstance(decision, Perform) and isinstance(decision.effect, EvictSource)
+        if not (is_evicting and evicts):
+            reads.append(self._watched.read_pod(migration.pod_key, migration.spec.pod.uid))
         # As it is on record, if the cache does not know it: that may be a long way behind.
         copy = migration.status.target_pod if observation.target is None else observation.target_reference
         if copy is not None:

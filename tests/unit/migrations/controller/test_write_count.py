@@ -1,4 +1,4 @@
-"""A migration costs the API server twelve writes, and no polling."""
+"""A migration costs the API server eleven writes, two live reads, and no polling."""
 
 import asyncio
 from collections import Counter
@@ -32,7 +32,7 @@ def counted(server):
     return Counted(server.handle)
 
 
-async def test_an_adopt_migration_takes_twelve_writes_with_its_creation(make_moves, connect, counted):
+async def test_an_adopt_migration_takes_eleven_writes_with_its_creation(make_moves, connect, counted):
     moves = await make_moves()
     await moves.sandbox.deployment(2)
     await moves.sandbox.budget(maxUnavailable=0)
@@ -41,7 +41,13 @@ async def test_an_adopt_migration_takes_twelve_writes_with_its_creation(make_mov
     async with moves.executing(connect(counted)):
         migration = await moves.until_finished(key)
     assert migration.status.phase is MigrationPhase.COMPLETED
-    assert 1 + len(counted.writes) == 12, counted.writes
+    assert 1 + len(counted.writes) == 11, counted.writes
+    reads = Counter(path.split("/")[-2] for path in counted.reads.elements())
+    assert {kind: reads[kind] for kind in ("nodes", "pods", "replicasets")} == {
+        "nodes": 1,
+        "pods": 1,
+        "replicasets": 0,
+    }, "the copy and its node are read before the eviction"
 
 
 async def test_waiting_costs_nothing(make_moves, connect, counted):
