@@ -1,6 +1,7 @@
 """The explanation of a pod or a node, as text and as JSON."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,22 +23,15 @@ from rescheduler.planner.available_nodes import NodeAvailability, UnavailableNod
 from rescheduler.planner.explanation import ExplainedPod, NodeExplanation, PodExplanation
 from rescheduler.planner.plan import Rejection
 from rescheduler.planner.reasons import Reason, meaning_and_remedy
-from rescheduler.recovery.attempt_ledger import FailedAttempt
 from rescheduler.recovery.failed_pods_strategy import RecoveryExplanation, SuspectNodeExplanation
 
-__all__ = [
-    "explanation_document",
-    "explanation_lines",
-    "recovery_document",
-    "recovery_lines",
-    "suspicion_document",
-    "suspicion_lines",
-]
+__all__ = ["explanation_document", "explanation_lines", "pod_explanation_blocks"]
 
-_MAX_WORKLOADS_ON_SCREEN = 8
+_MAX_ITEMS_ON_SCREEN = 8
+_BAR = 10
 
 
-def recovery_lines(explained: RecoveryExplanation, terminal: Terminal) -> Iterator[str]:
+def _recovery_lines(explained: RecoveryExplanation, terminal: Terminal) -> Iterator[str]:
     """Yield whether a pod fails, the attempts so far and the next step; without its rejections."""
     yield ""
     if explained.failure:
@@ -51,13 +45,14 @@ def recovery_lines(explained: RecoveryExplanation, terminal: Terminal) -> Iterat
         allowed = f"{counted(explained.retries, 'rescheduling')} allowed by {explained.by}"
         yield from wrapped(terminal, f"{allowed}, {explained.used} used", indent="  ")
     for each in explained.tries:
-        yield f"    {_attempt_line(each)}"
+        at = _time_text(each.at_s) if each.at_s else "at an unknown time"
+        yield f"    {at} on {each.node or 'an unknown node'}"
     if explained.next:
         yield from wrapped(terminal, f"next: {explained.next}", indent="  ")
 
 
-def recovery_document(explained: RecoveryExplanation | None) -> dict[str, Any] | None:
-    """Return the same as `recovery_lines`, for JSON."""
+def _recovery_document(explained: RecoveryExplanation | None) -> dict[str, Any] | None:
+    """Return the same as `_recovery_lines`, for JSON."""
     if explained is None:
         return None
     return {
@@ -74,28 +69,16 @@ def recovery_document(explained: RecoveryExplanation | None) -> dict[str, Any] |
     }
 
 
-def suspicion_lines(explained: SuspectNodeExplanation, terminal: Terminal) -> Iterator[str]:
+def _suspicion_lines(explained: SuspectNodeExplanation, terminal: Terminal) -> Iterator[str]:
     """Yield why a node is suspect."""
     yield ""
     yield f"{terminal.bold('Suspect?')}  {terminal.styled('yes', {'fg': 'red'})}"
     count, window = counted(len(explained.workloads), "workload"), short_duration(explained.window)
     failed = f"{count} failed here within {window}"
-    most = len(explained.workloads) if terminal.width is None else _MAX_WORKLOADS_ON_SCREEN
+    most = len(explained.workloads) if terminal.width is None else _MAX_ITEMS_ON_SCREEN
     yield from wrapped(terminal, f"{failed}: {abbreviated_list(explained.workloads, most=most)}", indent="  ")
     remedy = "Pods are sent here only as a last resort until the workloads recover. Check why they fail."
     yield from (terminal.dim(line) for line in wrapped(terminal, remedy, indent="  "))
-
-
-def suspicion_document(explained: SuspectNodeExplanation | None) -> dict[str, Any] | None:
-    """Return the same as `suspicion_lines`, for JSON."""
-    if explained is None:
-        return None
-    return {"workloads": list(explained.workloads), "within": short_duration(explained.window)}
-
-
-def _attempt_line(each: FailedAttempt) -> str:
-    at = _time_text(each.at_s) if each.at_s else "at an unknown time"
-    return f"{at} on {each.node or 'an unknown node'}"
 
 
 def _time_text(at_s: float) -> str:
@@ -106,40 +89,56 @@ def _timestamp(at_s: float) -> str | None:
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at_s else None
 
 
-_MAX_ITEMS_ON_SCREEN = 8
-_BAR = 10
-
-
 def explanation_lines(
-    explained: PodExplanation | NodeExplanation,
-    assumptions: Sequence[str],
-    terminal: Terminal,
-    others: Sequence[PodExplanation] = (),
+    explained: PodExplanation | NodeExplanation, assumptions: Sequence[str], terminal: Terminal
 ) -> Iterator[str]:
-    """Yield the lines that `rescheduler explain` prints. The answer is also that of the `others`."""
-    yield from (
-        _pod_lines(explained, terminal, others)
-        if isinstance(explained, PodExplanation)
-        else _node_lines(explained, terminal)
-    )
+    """Yield the lines that `rescheduler explain` prints."""
+    if isinstance(explained, PodExplanation):
+        yield from _pod_title(explained, terminal)
+        yield from _pod_lines(explained, terminal)
+    else:
+        yield from _node_lines(explained, terminal)
+    yield from _assumption_lines(assumptions, terminal)
+
+
+def pod_explanation_blocks(
+    explanations: Sequence[PodExplanation], assumptions: Sequence[str], terminal: Terminal
+) -> Iterator[list[str]]:
+    """Yield the lines per answer: the pods of a Deployment mostly have the same, but for their own nodes."""
+
+    def answer(explained: PodExplanation) -> Iterator[str]:
+        yield from _pod_lines(explained, terminal)
+        yield from _assumption_lines((*assumptions, *explained.assumptions), terminal)
+
+    groups: dict[tuple[str, ...], list[PodExplanation]] = {}
+    for each in explanations:
+        places = None if each.places is None else each.places.anywhere(each.node)
+        groups.setdefault(tuple(answer(replace(each, places=places))), []).append(each)
+    for lines, pods in groups.items():
+        is_on_one_node = len({each.node for each in pods}) == 1
+        titles = [line for each in pods for line in _pod_title(each, terminal)]
+        yield [*titles, *(answer(pods[0]) if is_on_one_node else lines)]
+
+
+def _assumption_lines(assumptions: Sequence[str], terminal: Terminal) -> Iterator[str]:
     if assumptions:
         yield ""
         yield terminal.bold("Assumptions")
-        for assumption in assumptions:
-            yield from wrapped(terminal, assumption, first="  - ", indent="    ")
+    for assumption in assumptions:
+        yield from wrapped(terminal, assumption, first="  - ", indent="    ")
 
 
-def _pod_lines(
-    explained: PodExplanation, terminal: Terminal, others: Sequence[PodExplanation]
-) -> Iterator[str]:
-    for each in (explained, *others):
-        name, where = terminal.bold(each.pod), f"on {each.node or 'no node'}"
-        is_narrow = terminal.is_narrower_than(len(each.pod) + 1 + len(where))
-        yield from (name, where) if is_narrow else (f"{name} {where}",)
+def _pod_title(explained: PodExplanation, terminal: Terminal) -> Sequence[str]:
+    name, where = terminal.bold(explained.pod), f"on {explained.node or 'no node'}"
+    is_narrow = terminal.is_narrower_than(len(explained.pod) + 1 + len(where))
+    return (name, where) if is_narrow else (f"{name} {where}",)
+
+
+def _pod_lines(explained: PodExplanation, terminal: Terminal) -> Iterator[str]:
     yield ""
     yield from _eligibility_lines(explained, terminal)
     if explained.recovery is not None:
-        yield from recovery_lines(explained.recovery, terminal)
+        yield from _recovery_lines(explained.recovery, terminal)
         yield from _rejection_lines(explained.kept_from_recovery_by, terminal)
     if explained.handover is not None:
         yield ""
@@ -232,7 +231,7 @@ def _node_lines(explained: NodeExplanation, terminal: Terminal) -> Iterator[str]
     rows = [[Cell(name), load_cell(terminal, load, _BAR)] for name, load in explained.loads.items()]
     yield from table(terminal, ("", ""), rows, indent="  ")
     if explained.suspicion is not None:
-        yield from suspicion_lines(explained.suspicion, terminal)
+        yield from _suspicion_lines(explained.suspicion, terminal)
     if explained.removal.by is not None:
         yield f"  If it is empty, {autoscaler_title(explained.removal.by)} removes it."
     elif explained.removal is not NO_REMOVAL:
@@ -337,7 +336,7 @@ def _pod_document(explained: PodExplanation) -> JsonObject:
 
 
 def _recovery_with_rejections(explained: PodExplanation) -> JsonObject | None:
-    form = recovery_document(explained.recovery)
+    form = _recovery_document(explained.recovery)
     kept_by = _rejection_documents(explained.kept_from_recovery_by)
     return None if form is None else {**form, "keptBy": kept_by}
 
@@ -358,6 +357,7 @@ def _targets_document(places: NodeAvailability) -> JsonObject:
 
 
 def _node_document(explained: NodeExplanation) -> JsonObject:
+    suspicion = explained.suspicion
     return {
         "node": explained.node,
         "ready": explained.ready,
@@ -367,7 +367,8 @@ def _node_document(explained: NodeExplanation) -> JsonObject:
         "removedBy": explained.removal.by and explained.removal.by.value,
         "notRemovedBecause": explained.removal.why,
         "inWindow": explained.in_window,
-        "suspect": suspicion_document(explained.suspicion),
+        "suspect": suspicion
+        and {"workloads": list(suspicion.workloads), "within": short_duration(suspicion.window)},
         "loads": dict(explained.loads),
         "pods": [_node_pod_document(each) for each in explained.tenants],
         "takesNone": explained.takes_none,

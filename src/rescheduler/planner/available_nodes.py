@@ -45,6 +45,17 @@ class NodeAvailability:
     forbidden: tuple[UnavailableNodes, ...]
     """Most nodes first. A node that several rules forbid stands under each."""
 
+    def anywhere(self, node: str) -> "NodeAvailability":
+        """Return the same for a pod that may be on any node instead of this one, as replicas are."""
+        others = [each for each in self.forbidden if each.rule != SchedulerRule.ALREADY_HERE]
+        own = [
+            UnavailableNodes(each.rule, each.reason, (("each pod's own node", ""),))
+            for each in self.forbidden
+            if each.rule == SchedulerRule.ALREADY_HERE
+        ]
+        available = tuple(sorted({*self.available, node}))
+        return NodeAvailability(self.nodes, available, (*others, *own))
+
 
 def node_availability(
     placement: Placement, pod: int, *, source_stays: bool, open_to: Flags

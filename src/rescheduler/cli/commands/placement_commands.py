@@ -1,7 +1,7 @@
 """`rescheduler explain`: why can't this pod move? `fit`: would this pod fit, and what would have to move?"""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from rescheduler.cluster.pod_record import PodRecord
     from rescheduler.cluster.snapshot import Snapshot
     from rescheduler.config.policy import Policy
-    from rescheduler.planner.explanation import NodeExplanation, PodExplanation
     from rescheduler.planner.plan import Plan
     from rescheduler.strategies.make_room import MakeRoom
 
@@ -314,81 +313,47 @@ def explain(kind: str, name: str | None, namespace: str | None, cluster: Cluster
     configuration = cluster.effective_configuration()
     key = name if kind == "node" else object_key(name, namespace, cluster)
     snapshot, webhook = cluster.read_snapshot(configuration, meanwhile=["rescheduler.planner.explanation"])
+    webhooks: dict[str, Any] = {"steered": webhook.steers, "guarded": bool(webhook.guards)}
     if kind == "deployment":
         keys = pods_of_deployment(key, snapshot)
     else:
         keys = [existing_key(key, snapshot.pods.row if kind == "pod" else snapshot.nodes.row)]
         exit_if_missing(kind, keys[0], snapshot)
-    from rescheduler.planner.explanation import PodExplanation, explain_node, explain_pod  # noqa: PLC0415
+    if kind == "node":
+        _explain_node(keys[0], snapshot, configuration.policy, webhooks, output)
+        return
+    from rescheduler.cli.explain_view import explanation_document, pod_explanation_blocks  # noqa: PLC0415
+    from rescheduler.planner.explanation import explain_pod  # noqa: PLC0415
 
-    def explained(snapshot: "Snapshot") -> "list[PodExplanation] | list[NodeExplanation]":
-        policy, steered, guarded = configuration.policy, webhook.steers, bool(webhook.guards)
-        if kind == "node":
-            return [explain_node(snapshot, policy, keys[0], steered=steered, guarded=guarded)]
-        return [explain_pod(snapshot, policy, each, steered=steered, guarded=guarded) for each in keys]
-
-    explanations = explained(snapshot)
-    if output == "text":
-        if kind == "deployment":
-            movable = sum(not each.kept_by for each in explanations if isinstance(each, PodExplanation))
-            echo(f"Deployment {key}: {movable} of {counted(len(keys), 'pod')} can move\n")
-        _print_explanations(explanations, snapshot.assumptions)
-        if kind == "node":
-            from rescheduler.web.what_if import with_maintenance  # noqa: PLC0415
-
-            _print_drain_hint(explanations, explained(with_maintenance(snapshot, keys)))
-    else:
-        from rescheduler.cli.explain_view import explanation_document  # noqa: PLC0415
-
-        documents = [
-            explanation_document(each, (*snapshot.assumptions, *each.assumptions)) for each in explanations
-        ]
+    pods = [explain_pod(snapshot, configuration.policy, each, **webhooks) for each in keys]
+    if output != "text":
+        documents = [explanation_document(each, (*snapshot.assumptions, *each.assumptions)) for each in pods]
         print_document({"pods": documents} if kind == "deployment" else documents[0], output)
-
-
-def _print_explanations(
-    explanations: "Sequence[PodExplanation | NodeExplanation]", assumptions: tuple[str, ...]
-) -> None:
-    """Print one block per answer: the pods of a Deployment mostly have the same."""
-    from rescheduler.cli.explain_view import explanation_lines  # noqa: PLC0415
-    from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
-
+        return
+    if kind == "deployment":
+        movable = sum(each.may_move for each in pods)
+        echo(f"Deployment {key}: {movable} of {counted(len(keys), 'pod')} can move\n")
     terminal = terminal_of(sys.stdout)
-    groups: dict[tuple[str, ...], list[Any]] = {}
-    for each in explanations:
-        lines = explanation_lines(_answer(each), (*assumptions, *each.assumptions), terminal)
-        groups.setdefault(tuple(lines), []).append(each)
-    for place, members in enumerate(groups.values()):
-        if place:
-            echo()
-        first, *others = members
-        is_on_one_node = len({each.node for each in members}) == 1
-        shown = first if is_on_one_node else replace(_answer(first), pod=first.pod, node=first.node)
-        lines = explanation_lines(shown, (*assumptions, *first.assumptions), terminal, others)
-        echo_lines(lines, color=terminal.colour)
+    for place, lines in enumerate(pod_explanation_blocks(pods, snapshot.assumptions, terminal)):
+        echo_lines(lines if not place else ["", *lines], color=terminal.colour)
 
 
-def _answer(explained: Any) -> Any:
-    """Return the explanation of a pod without what only names the pod and its own node."""
-    from rescheduler.planner.available_nodes import UnavailableNodes  # noqa: PLC0415
-    from rescheduler.rules.rule_check import SchedulerRule  # noqa: PLC0415
+def _explain_node(
+    name: str, snapshot: "Snapshot", policy: "Policy", webhooks: dict[str, Any], output: str
+) -> None:
+    from rescheduler.cli.explain_view import explanation_document, explanation_lines  # noqa: PLC0415
+    from rescheduler.planner.explanation import explain_node  # noqa: PLC0415
+    from rescheduler.web.what_if import with_maintenance  # noqa: PLC0415
 
-    places = getattr(explained, "places", None)
-    if places is None or not explained.node:
-        return explained
-    others = [each for each in places.forbidden if each.rule != SchedulerRule.ALREADY_HERE]
-    own = [
-        UnavailableNodes(each.rule, each.reason, (("each pod's own node", ""),))
-        for each in places.forbidden
-        if each.rule == SchedulerRule.ALREADY_HERE
-    ]
-    available = tuple(sorted({*places.available, explained.node}))
-    places = replace(places, available=available, forbidden=(*others, *own))
-    return replace(explained, pod="", node="", places=places)
-
-
-def _print_drain_hint(usual: "Sequence[Any]", drained: "Sequence[Any]") -> None:
-    """Say how many pods a drain can move, if it can move more: some limits don't apply to it."""
-    now, then = (sum(not pod.kept_by for node in nodes for pod in node.tenants) for nodes in (usual, drained))
+    node = explain_node(snapshot, policy, name, **webhooks)
+    assumptions = (*snapshot.assumptions, *node.assumptions)
+    if output != "text":
+        print_document(explanation_document(node, assumptions), output)
+        return
+    terminal = terminal_of(sys.stdout)
+    echo_lines(explanation_lines(node, assumptions, terminal), color=terminal.colour)
+    # Some limits don't apply to a drain.
+    drained = explain_node(with_maintenance(snapshot, [name]), policy, name, **webhooks)
+    now, then = (sum(not pod.kept_by for pod in each.tenants) for each in (node, drained))
     if then > now:
-        echo(f"\n`rescheduler drain {usual[0].node}` can move {then} of its pods.")
+        echo(f"\n`rescheduler drain {name}` can move {then} of its pods.")
