@@ -4,9 +4,9 @@
 
 Nodes are played by a fake kubelet; a pod is ready one second after it was bound. First the descheduler evicts
 as many pods once (PodLifeTime), with its own client limit; it is measured from its start to its end. Then the
-daemon, as a process of its own, moves as many pods of Deployments to nodes that we choose, with the default
-`settleTime`. The audit log counts the requests of each account. With --gate the exit code is 1 if a target is
-missed.
+daemon and the webhook, as processes of their own, move as many pods of Deployments to nodes that we choose,
+with the default `settleTime`. The audit log counts the requests of each account. With --gate the exit code is
+1 if a target is missed.
 """
 
 import argparse
@@ -29,16 +29,19 @@ from rescheduler.api.podmigration_crd import podmigration_crd
 from rescheduler.api.well_known_names import FINALIZER
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.cluster.sources.live_source import WEBHOOK_LABEL_SELECTOR
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.access.cluster_config import load_cluster_access
-from rescheduler.kube.api_resources import DEPLOYMENTS, LEASES, NAMESPACES
+from rescheduler.kube.api_resources import DEPLOYMENTS, LEASES, NAMESPACES, VALIDATING_WEBHOOKS
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
+from rescheduler.steering.webhook.webhook_configurations import UrlAddress
 from tests.stories import objects
 from tests.stories.real_cluster import install_definitions
 from tests.testbed import ControlPlane
 from tests.testbed.cache import located_peers
 from tests.testbed.ports import free_ports
+from tests.webhook_installed import install_webhook
 
 __all__ = ["main"]
 
@@ -209,7 +212,10 @@ async def moved(plane: ControlPlane, folder: Path, client: Client, count: int) -
     (port,) = free_ports(1)
     command = ("run", "--namespace", NAMESPACE, "--host", "127.0.0.1", "--port", str(port))
     kubeconfig = kubeconfig_of(plane, folder, "rescheduler")
-    async with rescheduler_process(kubeconfig, *command, "--config", str(config)):
+    async with (
+        webhook(plane, folder, client),
+        rescheduler_process(kubeconfig, *command, "--config", str(config)),
+    ):
         await _leads(client)
         began_s = time.monotonic()
         waiting = iter(pods)
@@ -224,6 +230,27 @@ async def moved(plane: ControlPlane, folder: Path, client: Client, count: int) -
     there = Counter((pod.labels["app"], pod.node) for pod in await all_ready(client, count))
     wanted = Counter((pod.labels["app"], targets[pod.key]) for pod in pods)
     return took_s, (wanted & there).total(), ended
+
+
+@contextlib.asynccontextmanager
+async def webhook(plane: ControlPlane, folder: Path, client: Client) -> Any:
+    """Run the webhook, as an installation does: it keeps ReplicaSets from creating surplus pods."""
+    (port,) = free_ports(1)
+    url = f"https://127.0.0.1:{port}"
+    await install_webhook(client, NAMESPACE, UrlAddress(url))
+    kubeconfig = kubeconfig_of(plane, folder, "rescheduler-webhook")
+    at = ("--namespace", NAMESPACE, "--host", "127.0.0.1", "--port", str(port), "--extender-port", "0")
+    async with rescheduler_process(kubeconfig, "webhook", *at, "--url", url):
+        async with asyncio.timeout(WITHIN_S):
+            while not await _is_trusted(client):  # noqa: ASYNC110
+                await asyncio.sleep(0.2)
+        yield
+
+
+async def _is_trusted(client: Client) -> bool:
+    """Return whether the webhook has told the API server whom to trust, which it does last."""
+    found = (await client.list(VALIDATING_WEBHOOKS, labels=WEBHOOK_LABEL_SELECTOR)).items
+    return all(each["clientConfig"].get("caBundle") for item in found for each in item["webhooks"])
 
 
 async def _leads(client: Client) -> None:
