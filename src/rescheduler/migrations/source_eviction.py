@@ -48,6 +48,7 @@ __all__ = [
     "evicting_beside_copy",
     "eviction_refused",
     "own_temporary_budget",
+    "source_left_at",
     "sync_request",
     "temporary_budget_manifest",
     "with_eviction_requested",
@@ -328,6 +329,21 @@ def _without_room(observation: Observation) -> Transition | None:
 def _source_left(observation: Observation) -> Transition:
     report = ConditionUpdate(ConditionType.BUDGET_ALLOWS, holds=True, reason="Evicted")
     return Transition(Trigger.SOURCE_LEFT, f"the source is {observation.source_end}", reports=(report,))
+
+
+def source_left_at(observation: Observation) -> datetime:
+    """Return when the source ended, as far as that is known."""
+    source, status = observation.source or observation.last_seen_source, observation.migration.status
+    if source is not None and source.deleted_s is not None:
+        return datetime.fromtimestamp(source.deleted_s - (source.deletion_grace_s or 0), UTC)
+    if observation.source is not None:
+        return observation.now
+    # Gone before its deletion was observed. The eviction marks it first.
+    disruption = None if source is None else source.condition("DisruptionTarget")
+    if disruption is not None and disruption.since_s:
+        return datetime.fromtimestamp(disruption.since_s, UTC)
+    # The step may have waited long for a budget before the eviction was requested.
+    return max(filter(None, (status.step_since, status.eviction_requested_at)), default=observation.now)
 
 
 def _cancel_eviction(observation: Observation, why: Transition) -> Decision:

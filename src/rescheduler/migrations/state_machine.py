@@ -51,7 +51,7 @@ from rescheduler.migrations.release_and_rollback import (
     next_cleanup,
     rolling_back,
 )
-from rescheduler.migrations.source_eviction import own_temporary_budget
+from rescheduler.migrations.source_eviction import own_temporary_budget, source_left_at
 from rescheduler.migrations.transition_table import MigrationStep, Trigger, next_step, phase_of
 
 __all__ = [
@@ -303,7 +303,7 @@ def _status_changes(observation: Observation, transition: Transition) -> dict[st
         case Trigger.SOURCE_LOST:
             return {
                 "target_pod": observation.target_reference,
-                "handed_over_at": _source_left_at(observation),
+                "handed_over_at": source_left_at(observation),
             }
         case Trigger.SETTLED:
             return {"eviction_requested_at": observation.now}
@@ -316,7 +316,7 @@ def _status_changes(observation: Observation, transition: Transition) -> dict[st
             siblings = (
                 recorded_siblings(observation.siblings) if observation.source_stands else before.siblings
             )
-            return {"handed_over_at": _source_left_at(observation), "siblings": siblings}
+            return {"handed_over_at": source_left_at(observation), "siblings": siblings}
         case Trigger.RELEASED:
             return {"failure": "", "failure_is_final": False}
         case Trigger.POSTPONED | Trigger.RETRY:
@@ -352,21 +352,6 @@ def _controller_reference(workload: WorkloadRecord | None) -> ControllerReferenc
     if workload is None:
         return None
     return ControllerReference(workload.api_version, workload.kind, workload.name, workload.uid)
-
-
-def _source_left_at(observation: Observation) -> datetime:
-    """Return when the source ended, as far as that is known."""
-    source, status = observation.source or observation.last_seen_source, observation.migration.status
-    if source is not None and source.deleted_s is not None:
-        return datetime.fromtimestamp(source.deleted_s - (source.deletion_grace_s or 0), UTC)
-    if observation.source is not None:
-        return observation.now
-    # Gone before its deletion was observed. The eviction marks it first.
-    disruption = None if source is None else source.condition("DisruptionTarget")
-    if disruption is not None and disruption.since_s:
-        return datetime.fromtimestamp(disruption.since_s, UTC)
-    # The step may have waited long for a budget before the eviction was requested.
-    return max(filter(None, (status.step_since, status.eviction_requested_at)), default=observation.now)
 
 
 _MIN_RETRY_DELAY: Final = timedelta(seconds=10)

@@ -8,7 +8,7 @@ No queue separates the accepted eviction from the next step: both happen in one 
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
@@ -17,26 +17,21 @@ import msgspec
 
 from rescheduler.api.podmigration import ConditionType, Handover, Migration, decode_migration
 from rescheduler.api.well_known_names import SCHEDULING_GATE
-from rescheduler.cluster.codecs.record_resources import NODES
-from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.work_queue import RetryLater
 from rescheduler.migrations.controller.dispatcher import Dispatcher
 from rescheduler.migrations.controller.effect_performer import EffectOutcome, EffectPerformer
+from rescheduler.migrations.controller.live_reads import (
+    LiveReads,
+    ends_rollback_without_copy,
+    is_irreversible,
+)
 from rescheduler.migrations.controller.migration_log import MigrationLog
 from rescheduler.migrations.controller.migration_removal import ForcedRemovalCleanup, remove_filling
 from rescheduler.migrations.controller.observation_builder import DeletedPods, migration_at, observe
-from rescheduler.migrations.effects import (
-    DeleteCopy,
-    Effect,
-    EvictSource,
-    RecordEviction,
-    UnlabelSource,
-    WithdrawSteering,
-)
-from rescheduler.migrations.labels_and_names import copy_names
+from rescheduler.migrations.effects import Effect, RecordEviction, WithdrawSteering
 from rescheduler.migrations.observation import (
     ConditionUpdate,
     Decision,
@@ -56,7 +51,7 @@ from rescheduler.migrations.state_machine import (
     step_of,
     with_wait_message,
 )
-from rescheduler.migrations.transition_table import MigrationStep, Trigger
+from rescheduler.migrations.transition_table import MigrationStep
 from rescheduler.steering.webhook.webhook_presence import SteeringProbe
 
 __all__ = ["Reconciler", "Revalidator"]
@@ -110,6 +105,7 @@ class Reconciler:
         self._revalidator = revalidator
         self._now = now
         self._webhook = webhook
+        self._live_reads = LiveReads(client, watched)
         self._performer = EffectPerformer(client, watched)
         self.forced_removals = ForcedRemovalCleanup(client, watched, migration_log, now)
         self._departed = DeletedPods(watched)
@@ -198,17 +194,17 @@ class Reconciler:
         self, observation: Observation, decision: Decision, performed: set[Hashable]
     ) -> EffectOutcome:
         """`performed` are the effects of this reconciliation: what did not help is not repeated at once."""
-        if _is_irreversible(observation, decision):
+        if is_irreversible(observation, decision):
             confirmed, nodes = await asyncio.gather(
-                self._confirmed(observation), self._read_live(observation, decision)
+                self._confirmed(observation), self._live_reads.read(observation, decision)
             )
             await self._revalidator.prepare(observation.migration)
             observation = replace(self._observe(observation.migration), nodes=nodes, **confirmed)
             if observation.migration.status.handover is Handover.EVICT:
                 observation = replace(observation, no_room=self._revalidator.no_room(observation.migration))
             decision = decide(observation)
-        if _ends_rollback_without_copy(observation, decision):
-            await self._read_copy(observation.migration)
+        if ends_rollback_without_copy(observation, decision):
+            await self._live_reads.read_copy(observation.migration)
             observation = self._observe(observation.migration)
             decision = decide(observation)
         if not isinstance(decision, Perform):
@@ -230,43 +226,6 @@ class Reconciler:
             return {}
         found = await self._webhook.confirm(observation.migration.namespace)
         return {"is_steered": found.steers, "is_guarded": found.guards, "webhook_problem": found.problem}
-
-    async def _read_live(self, observation: Observation, decision: Decision) -> Mapping[str, NodeRecord]:
-        """Read the pods, and return the nodes of the observation with the target node as it is now.
-
-        A pod on a node that is gone still reports that it is ready. A rollback reads the source node, too.
-        The source is not read before its eviction, which names the version that was observed: the server
-        refuses it if there is another one.
-        """
-        migration = observation.migration
-        reads = []
-        is_evicting = migration.status.step == MigrationStep.EVICTING
-        evicts = isinstance(decision, Perform) and isinstance(decision.effect, EvictSource)
-        if not (is_evicting and evicts):
-            reads.append(self._watched.read_pod(migration.pod_key, migration.spec.pod.uid))
-        # As it is on record, if the cache does not know it: that may be a long way behind.
-        copy = migration.status.target_pod if observation.target is None else observation.target_reference
-        if copy is not None:
-            reads.append(self._watched.read_pod(f"{migration.namespace}/{copy.name}", copy.uid))
-        names = {migration.target_node if observation.target is None else observation.target.node}
-        if migration.status.step == MigrationStep.ROLLING_BACK:
-            names.add(migration.spec.source_node)
-        names.discard("")
-        nodes, _ = await asyncio.gather(asyncio.gather(*map(self._live_node, names)), asyncio.gather(*reads))
-        others = {each: known for each, known in observation.nodes.items() if each not in names}
-        return others | {node.name: node for node in nodes if node is not None}
-
-    async def _read_copy(self, migration: Migration) -> None:
-        """Read the copy of the last attempt by its name. Another process may have created it and ended before
-        it was recorded, and a cache that is behind does not know it."""
-        for name in copy_names(migration)[:1]:
-            await self._watched.read_pod(f"{migration.namespace}/{name}", "")
-
-    async def _live_node(self, name: str) -> NodeRecord | None:
-        try:
-            return await self._client.get(NODES, name)
-        except errors.NotFound:
-            return None
 
     async def _withdraw(self, observation: Observation) -> EffectOutcome:
         report = ConditionUpdate(ConditionType.STEERED, holds=False, reason="Withdrawn")
@@ -384,27 +343,6 @@ def _may_schedule_another_pod(observation: Observation, step: MigrationStep) -> 
     if step is MigrationStep.PLACING:
         return observation.target is not None and SCHEDULING_GATE in observation.target.shape.scheduling_gates
     return step is MigrationStep.EVICTING and observation.migration.status.handover is Handover.ADOPT
-
-
-def _is_irreversible(observation: Observation, decision: Decision) -> bool:
-    """Return whether the decision needs a live read: the eviction, its cancellation after the unlocking, and
-    the removal of a ready copy. They depend on pods as they are now, not as a cache has them."""
-    is_evicting = observation.migration.status.step == MigrationStep.EVICTING
-    if isinstance(decision, Perform):
-        if isinstance(decision.effect, DeleteCopy):
-            return observation.target is not None and observation.target.is_ready
-        return decision.effect.irreversible or (is_evicting and isinstance(decision.effect, UnlabelSource))
-    return is_evicting and isinstance(decision, Transition) and decision.trigger is not Trigger.SOURCE_LEFT
-
-
-def _ends_rollback_without_copy(observation: Observation, decision: Decision) -> bool:
-    """Return whether a rollback would end because no copy is known."""
-    return (
-        isinstance(decision, Transition)
-        and observation.migration.status.step == MigrationStep.ROLLING_BACK
-        and observation.migration.status.handover in {Handover.ADOPT, Handover.COPY}
-        and observation.target is None
-    )
 
 
 def _without_version(effect: Effect) -> tuple[Any, ...]:

@@ -1,0 +1,81 @@
+"""Read live what an irreversible effect depends on: a cache may be behind, and there is no way back."""
+
+import asyncio
+from collections.abc import Mapping
+
+from rescheduler.api.podmigration import Handover, Migration
+from rescheduler.cluster.codecs.record_resources import NODES
+from rescheduler.cluster.node_record import NodeRecord
+from rescheduler.cluster.sources.watched_objects import WatchedObjects
+from rescheduler.kube import errors
+from rescheduler.kube.client import Client
+from rescheduler.migrations.effects import DeleteCopy, EvictSource, UnlabelSource
+from rescheduler.migrations.labels_and_names import copy_names
+from rescheduler.migrations.observation import Decision, Observation, Perform, Transition
+from rescheduler.migrations.transition_table import MigrationStep, Trigger
+
+__all__ = ["LiveReads", "ends_rollback_without_copy", "is_irreversible"]
+
+
+def is_irreversible(observation: Observation, decision: Decision) -> bool:
+    """Return whether the decision needs a live read: the eviction, its cancellation after the unlocking, and
+    the removal of a ready copy."""
+    is_evicting = observation.migration.status.step == MigrationStep.EVICTING
+    if isinstance(decision, Perform):
+        if isinstance(decision.effect, DeleteCopy):
+            return observation.target is not None and observation.target.is_ready
+        return decision.effect.irreversible or (is_evicting and isinstance(decision.effect, UnlabelSource))
+    return is_evicting and isinstance(decision, Transition) and decision.trigger is not Trigger.SOURCE_LEFT
+
+
+def ends_rollback_without_copy(observation: Observation, decision: Decision) -> bool:
+    """Return whether a rollback would end because no copy is known."""
+    return (
+        isinstance(decision, Transition)
+        and observation.migration.status.step == MigrationStep.ROLLING_BACK
+        and observation.migration.status.handover in {Handover.ADOPT, Handover.COPY}
+        and observation.target is None
+    )
+
+
+class LiveReads:
+    def __init__(self, client: Client, watched: WatchedObjects) -> None:
+        self._client = client
+        self._watched = watched
+
+    async def read(self, observation: Observation, decision: Decision) -> Mapping[str, NodeRecord]:
+        """Read the pods, and return the nodes of the observation with the target node as it is now.
+
+        A pod on a node that is gone still reports that it is ready. A rollback reads the source node, too.
+        The source is not read before its eviction, which names the version that was observed: the server
+        refuses it if there is another one.
+        """
+        migration = observation.migration
+        reads = []
+        is_evicting = migration.status.step == MigrationStep.EVICTING
+        evicts = isinstance(decision, Perform) and isinstance(decision.effect, EvictSource)
+        if not (is_evicting and evicts):
+            reads.append(self._watched.read_pod(migration.pod_key, migration.spec.pod.uid))
+        # As it is on record, if the cache does not know it: that may be a long way behind.
+        copy = migration.status.target_pod if observation.target is None else observation.target_reference
+        if copy is not None:
+            reads.append(self._watched.read_pod(f"{migration.namespace}/{copy.name}", copy.uid))
+        names = {migration.target_node if observation.target is None else observation.target.node}
+        if migration.status.step == MigrationStep.ROLLING_BACK:
+            names.add(migration.spec.source_node)
+        names.discard("")
+        nodes, _ = await asyncio.gather(asyncio.gather(*map(self._node, names)), asyncio.gather(*reads))
+        others = {each: known for each, known in observation.nodes.items() if each not in names}
+        return others | {node.name: node for node in nodes if node is not None}
+
+    async def read_copy(self, migration: Migration) -> None:
+        """Read the copy of the last attempt by its name. Another process may have created it and ended before
+        it was recorded, and a cache that is behind does not know it."""
+        for name in copy_names(migration)[:1]:
+            await self._watched.read_pod(f"{migration.namespace}/{name}", "")
+
+    async def _node(self, name: str) -> NodeRecord | None:
+        try:
+            return await self._client.get(NODES, name)
+        except errors.NotFound:
+            return None
