@@ -163,7 +163,7 @@ class NodeInMaintenance(msgspec.Struct, frozen=True, rename="camel"):
     """Pods that can't, and why, in words; of many the first."""
     message: str = ""
     terminating: int = 0
-    """Those of `left` that are terminating."""
+    """How many of `left` are terminating."""
 
 
 class DetectedAutoscaler(msgspec.Struct, frozen=True, rename="camel"):
