@@ -5,19 +5,28 @@ says why: it must not move pods that the descheduler would have left alone.
 """
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import yaml
 
 from kubevalues import can_overlap, parse_selector
-from rescheduler.config.config_loader import load_content
-from rescheduler.config.config_validation import BUILT_IN_STRATEGIES
+from rescheduler.config.config_document import UnreadableConfig, read_document
+from rescheduler.config.config_loader import IncompleteBlock, load_content, read_block
+from rescheduler.config.config_validation import (
+    BUILT_IN_STRATEGIES,
+    ConfigFault,
+    ConfigurationError,
+    FieldPath,
+)
 from rescheduler.config.descheduler_policy import (
+    PLUGIN_ARGUMENTS,
     DeschedulerPlugin,
     DeschedulerPolicy,
-    read_descheduler_policy,
+    DeschedulerProfile,
+    EvictionPlugin,
 )
 from rescheduler.config.descheduler_settings import EVICTOR_SETTINGS, HIGH_LEFT_OUT, DeschedulerSettings
 from rescheduler.config.policy_blocks import setting_name
@@ -29,6 +38,8 @@ _HEADER: Final = (
     "Converted from a DeschedulerPolicy by `rescheduler config from-descheduler`.",
     "Check it with `rescheduler plan --config FILE` before you let it move pods.",
 )
+T = TypeVar("T")
+
 _PROFILE_SETTINGS: Final = frozenset(map(setting_name, PROFILE_SETTINGS))
 
 
@@ -37,7 +48,7 @@ def convert_descheduler_policy(content: bytes, source: str) -> tuple[str, list[s
 
     Raise `ConfigurationError` with every fault of the policy.
     """
-    policy, plugins = read_descheduler_policy(content, source)
+    policy, plugins = _read_policy(content, source)
     profiles, notes = _profiles(policy, plugins)
     file = _file(profiles, notes)
     # What the policy allows and we don't, such as a node selector that no node can match, is refused here.
@@ -117,3 +128,55 @@ def _file(profiles: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> str:
         lines += textwrap.wrap(note, 100, initial_indent="- ", subsequent_indent="  ")
     head = "".join(f"# {line}".rstrip() + "\n" for line in lines)
     return head + yaml.safe_dump(document, sort_keys=False)
+
+
+# -- reading
+
+_PLUGIN_SETS: Final = ("deschedule", "balance", "filter", "preevictionfilter", "presort", "sort")
+
+
+def _read_policy(content: bytes, source: str) -> tuple[DeschedulerPolicy, list[DeschedulerPlugin]]:
+    """Return the policy and the arguments of all its plugins. Raise `ConfigurationError` with every fault."""
+    try:
+        document = read_document(content)
+    except UnreadableConfig as unreadable:
+        raise ConfigurationError(source, unreadable.faults) from None
+    if not isinstance(document.data, dict):
+        raise ConfigurationError(source, [ConfigFault((), document.data, "a map with a DeschedulerPolicy")])
+    faults: list[ConfigFault] = []
+    plugins: list[DeschedulerPlugin] = []
+    policy = _read(DeschedulerPolicy, document.data, (), faults)
+    if policy is not None and not faults:
+        for place, profile in enumerate(policy.profiles):
+            plugins += _plugins_of(profile, ("profiles", place), faults)
+    if policy is None or faults:
+        placed = [replace(fault, line=document.line(fault.path)) for fault in faults]
+        raise ConfigurationError(source, sorted(placed, key=lambda fault: (fault.line or 0, str(fault))))
+    return policy, plugins
+
+
+def _plugins_of(
+    profile: DeschedulerProfile, path: FieldPath, faults: list[ConfigFault]
+) -> Iterator[DeschedulerPlugin]:
+    enabled = {name for each in _PLUGIN_SETS for name in getattr(profile.plugins, each).enabled}
+    enabled.add(EvictionPlugin.EVICTOR)
+    for place, entry in enumerate(profile.plugin_config):
+        at = (*path, "pluginConfig", place, "args")
+        args = _read(PLUGIN_ARGUMENTS[entry.name], entry.args, at, faults)
+        yield DeschedulerPlugin(entry.name, at, args, entry.name in enabled)
+    for name in sorted(enabled - {entry.name for entry in profile.plugin_config}):
+        at = (*path, "plugins", str(name))
+        yield DeschedulerPlugin(name, at, _read(PLUGIN_ARGUMENTS[name], {}, at, faults), enabled=True)
+
+
+def _read(block: type[T], data: Mapping[str, Any], path: FieldPath, faults: list[ConfigFault]) -> T | None:
+    """Return the block, and add its faults to the others."""
+    # Only arguments of plugins have a type that says nothing.
+    given = data if not path else {key: data[key] for key in data if key not in ("apiVersion", "kind")}
+    try:
+        found, wrong = read_block(block, given, (), path)
+    except IncompleteBlock as incomplete:
+        faults += incomplete.faults
+        return None
+    faults += wrong
+    return found

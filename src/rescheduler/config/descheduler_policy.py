@@ -4,25 +4,14 @@ Names, types and allowed values are those of `pkg/api/v1alpha2` and of `pkg/fram
 there; what its validation refuses is refused here, with path and line.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 from typing import Annotated, Any, Final, TypeVar
 
 from kubevalues import Selector, SelectorError, selector_from_object
-from rescheduler.config.config_document import UnreadableConfig, read_document
-from rescheduler.config.config_loader import IncompleteBlock, read_block
-from rescheduler.config.config_validation import ConfigFault, ConfigurationError, FieldPath
-from rescheduler.config.descheduler_names import (
-    METRIC_RESOURCE,
-    EvictionPlugin,
-    ExtraPodProtection,
-    MetricsSource,
-    NodeAffinityType,
-    NoEvictionPolicy,
-    PodProtection,
-    SpreadAction,
-)
+from rescheduler.config.config_validation import FieldPath
 from rescheduler.config.policy import Namespace
 from rescheduler.config.policy_blocks import BLOCK_CONFIG, TaintName
 from rescheduler.config.setting_rules import (
@@ -41,10 +30,70 @@ from rescheduler.config.setting_rules import (
 )
 
 __all__ = [
+    "METRIC_RESOURCE",
+    "PLUGIN_ARGUMENTS",
     "DeschedulerPlugin",
     "DeschedulerPolicy",
-    "read_descheduler_policy",
+    "DeschedulerProfile",
+    "EvictionPlugin",
+    "ExtraPodProtection",
+    "MetricsSource",
+    "NoEvictionPolicy",
+    "NodeAffinityType",
+    "PodProtection",
+    "SpreadAction",
 ]
+
+
+METRIC_RESOURCE: Final = "MetricResource"
+"""What thresholds are for if a query of Prometheus measures nodes: its value, where 1 is 100 %."""
+
+
+class EvictionPlugin(StrEnum):
+    EVICTOR = "DefaultEvictor"
+    HIGH = "HighNodeUtilization"
+    LOW = "LowNodeUtilization"
+    LIFE_TIME = "PodLifeTime"
+    DUPLICATES = "RemoveDuplicates"
+    FAILED = "RemoveFailedPods"
+    RESTARTS = "RemovePodsHavingTooManyRestarts"
+    ANTI_AFFINITY = "RemovePodsViolatingInterPodAntiAffinity"
+    NODE_AFFINITY = "RemovePodsViolatingNodeAffinity"
+    TAINTS = "RemovePodsViolatingNodeTaints"
+    SPREAD = "RemovePodsViolatingTopologySpreadConstraint"
+
+
+class MetricsSource(StrEnum):
+    KUBERNETES = "KubernetesMetrics"
+    PROMETHEUS = "Prometheus"
+
+
+class NodeAffinityType(StrEnum):
+    REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+    PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+class SpreadAction(StrEnum):
+    HARD = "DoNotSchedule"
+    SOFT = "ScheduleAnyway"
+
+
+class NoEvictionPolicy(StrEnum):
+    PREFERRED = "Preferred"
+    MANDATORY = "Mandatory"
+
+
+class PodProtection(StrEnum):
+    LOCAL_STORAGE = "PodsWithLocalStorage"
+    DAEMON_SETS = "DaemonSetPods"
+    CRITICAL = "SystemCriticalPods"
+    FAILED_BARE = "FailedBarePods"
+
+
+class ExtraPodProtection(StrEnum):
+    CLAIMS = "PodsWithPVC"
+    WITHOUT_BUDGET = "PodsWithoutPDB"
+    RESOURCE_CLAIMS = "PodsWithResourceClaims"
 
 
 def _label_selector() -> SettingRule:
@@ -234,7 +283,7 @@ class _SpreadArgs(_PodFilter):
     topology_balance_node_fit: _Flag = True
 
 
-_ARGS: Final[Mapping[EvictionPlugin, type]] = {
+PLUGIN_ARGUMENTS: Final[Mapping[EvictionPlugin, type]] = {
     EvictionPlugin.EVICTOR: _EvictorArgs,
     EvictionPlugin.HIGH: _HighArgs,
     EvictionPlugin.LOW: _LowArgs,
@@ -274,7 +323,7 @@ class _PluginConfig:
 
 
 @_block
-class _Profile:
+class DeschedulerProfile:
     name: _Text = ""
     plugin_config: tuple[_PluginConfig, ...] = ()
     plugins: _Plugins = field(default_factory=_Plugins)
@@ -298,7 +347,7 @@ class DeschedulerPolicy:
 
     api_version: Annotated[str, text("descheduler/v1alpha2", r"descheduler/v1alpha2")]
     kind: Annotated[str, text("DeschedulerPolicy", r"DeschedulerPolicy")]
-    profiles: tuple[_Profile, ...] = ()
+    profiles: tuple[DeschedulerProfile, ...] = ()
     node_selector: Annotated[Selector | None, selector("nodes", "pool=batch")] = None
     max_no_of_pods_to_evict_per_node: _Count = None
     max_no_of_pods_to_evict_per_namespace: _Count = None
@@ -309,9 +358,6 @@ class DeschedulerPolicy:
     grace_period_seconds: _Count = None
 
 
-_PLUGIN_SETS: Final = ("deschedule", "balance", "filter", "preevictionfilter", "presort", "sort")
-
-
 @dataclass(frozen=True, slots=True)
 class DeschedulerPlugin:
     """A plugin that some profile enables, with its arguments."""
@@ -320,48 +366,3 @@ class DeschedulerPlugin:
     path: FieldPath
     args: Any
     enabled: bool
-
-
-def read_descheduler_policy(content: bytes, source: str) -> tuple[DeschedulerPolicy, list[DeschedulerPlugin]]:
-    """Return the policy and the arguments of all its plugins. Raise `ConfigurationError` with every fault."""
-    try:
-        document = read_document(content)
-    except UnreadableConfig as unreadable:
-        raise ConfigurationError(source, unreadable.faults) from None
-    if not isinstance(document.data, dict):
-        raise ConfigurationError(source, [ConfigFault((), document.data, "a map with a DeschedulerPolicy")])
-    faults: list[ConfigFault] = []
-    plugins: list[DeschedulerPlugin] = []
-    policy = _read(DeschedulerPolicy, document.data, (), faults)
-    if policy is not None and not faults:
-        for place, profile in enumerate(policy.profiles):
-            plugins += _plugins_of(profile, ("profiles", place), faults)
-    if policy is None or faults:
-        placed = [replace(fault, line=document.line(fault.path)) for fault in faults]
-        raise ConfigurationError(source, sorted(placed, key=lambda fault: (fault.line or 0, str(fault))))
-    return policy, plugins
-
-
-def _plugins_of(profile: _Profile, path: FieldPath, faults: list[ConfigFault]) -> Iterator[DeschedulerPlugin]:
-    enabled = {name for each in _PLUGIN_SETS for name in getattr(profile.plugins, each).enabled}
-    enabled.add(EvictionPlugin.EVICTOR)
-    for place, entry in enumerate(profile.plugin_config):
-        at = (*path, "pluginConfig", place, "args")
-        args = _read(_ARGS[entry.name], entry.args, at, faults)
-        yield DeschedulerPlugin(entry.name, at, args, entry.name in enabled)
-    for name in sorted(enabled - {entry.name for entry in profile.plugin_config}):
-        at = (*path, "plugins", str(name))
-        yield DeschedulerPlugin(name, at, _read(_ARGS[name], {}, at, faults), enabled=True)
-
-
-def _read(block: type[T], data: Mapping[str, Any], path: FieldPath, faults: list[ConfigFault]) -> T | None:
-    """Return the block, and add its faults to the others."""
-    # Only arguments of plugins have a type that says nothing.
-    given = data if not path else {key: data[key] for key in data if key not in ("apiVersion", "kind")}
-    try:
-        found, wrong = read_block(block, given, (), path)
-    except IncompleteBlock as incomplete:
-        faults += incomplete.faults
-        return None
-    faults += wrong
-    return found

@@ -7,8 +7,10 @@ from typing import Any, Final
 from kubevalues import Selector
 from kubevalues.duration import short_duration
 from rescheduler.config.config_validation import FieldPath, escape_unprintable, path_text
-from rescheduler.config.descheduler_names import (
+from rescheduler.config.descheduler_policy import (
     METRIC_RESOURCE,
+    DeschedulerPlugin,
+    DeschedulerPolicy,
     EvictionPlugin,
     ExtraPodProtection,
     MetricsSource,
@@ -17,7 +19,6 @@ from rescheduler.config.descheduler_names import (
     PodProtection,
     SpreadAction,
 )
-from rescheduler.config.descheduler_policy import DeschedulerPlugin, DeschedulerPolicy
 from rescheduler.config.policy import Policy
 from rescheduler.config.policy_blocks import Preference, setting_name
 

@@ -14,7 +14,7 @@ from rescheduler.cli import main
 from rescheduler.config.config_loader import load_content
 from rescheduler.config.config_validation import BUILT_IN_STRATEGIES, ConfigurationError
 from rescheduler.config.descheduler_conversion import convert_descheduler_policy
-from rescheduler.config.descheduler_names import EvictionPlugin
+from rescheduler.config.descheduler_policy import EvictionPlugin
 from rescheduler.config.policy import UsageSource
 from rescheduler.config.policy_blocks import PodLifeTimePolicy, Preference
 
