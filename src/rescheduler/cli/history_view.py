@@ -9,8 +9,7 @@ import msgspec
 from rescheduler.api.daemon_status import SpreadChange
 from rescheduler.api.migration_journal import JournalEntry
 from rescheduler.cli.terminal import Cell, Terminal, counted, detailed_table, wrapped
-from rescheduler.planner.plan import Move, Plan
-from rescheduler.planner.plan_builder import plan_id, spread_changes
+from rescheduler.planner.plan import Move, Plan, plan_id, spread_changes
 
 __all__ = ["history_lines", "plan_diff_document", "plan_diff_lines"]
 

@@ -38,8 +38,7 @@ from rescheduler.kube.client import Client
 from rescheduler.kube.transport import InProcessTransport
 from rescheduler.migrations.controller.plan_execution import MoveProgress, PlanExecution
 from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder, SteeringStatus
-from rescheduler.planner.plan import Plan
-from rescheduler.planner.plan_builder import node_load_percentages
+from rescheduler.planner.plan import Plan, node_load_percentages
 from rescheduler.steering.steering_service import SteeringService
 from rescheduler.steering.webhook.webhook_configurations import GUARD_PATH, UrlAddress, webhook_configurations
 

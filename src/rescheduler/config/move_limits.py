@@ -25,6 +25,7 @@ __all__ = [
     "Weekday",
     "Window",
     "next_opening",
+    "next_opening_text",
     "parse_limit",
     "parse_windows",
 ]
@@ -89,6 +90,11 @@ class Window:
 def next_opening(windows: Iterable[Window], moment: datetime) -> datetime:
     """Return when the first of these windows opens after that moment, in UTC."""
     return min(window.opens_after(moment) for window in windows)
+
+
+def next_opening_text(windows: Iterable[Window], moment: datetime) -> str:
+    """Return `next_opening` for messages: `Tue 22:00 UTC`."""
+    return f"{next_opening(windows, moment):%a %H:%M} UTC"
 
 
 Limit = Annotated[IntOrString | None, number_or_percentage()]

@@ -31,7 +31,7 @@ from rescheduler.kube.client import Client
 from rescheduler.migrations.controller.node_cordon import NodeCordoner
 from rescheduler.migrations.controller.plan_execution import MoveProgress, PlanExecution
 from rescheduler.migrations.runtime_state import RuntimeStateHolder
-from rescheduler.planner.explanation import is_stuck_terminating, maintenance_status, must_leave_node
+from rescheduler.planner.maintenance_status import is_stuck_terminating, maintenance_status, must_leave_node
 from rescheduler.planner.plan import Plan
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.strategies.node_maintenance import NodeMaintenance

@@ -37,7 +37,7 @@ from rescheduler.kube.event_recorder import EventRecorder, InvolvedObject, log_e
 from rescheduler.kube.informer import Informer
 from rescheduler.kube.work_queue import background_task
 from rescheduler.migrations.runtime_state import RuntimeStateHolder
-from rescheduler.planner.explanation import must_leave_node
+from rescheduler.planner.maintenance_status import must_leave_node
 from rescheduler.planner.protections.eligibility import Eligibility
 from rescheduler.planner.reasons import ALWAYS_PROTECTED, Reason
 from rescheduler.strategies.node_maintenance import NodeMaintenance

@@ -33,9 +33,8 @@ from rescheduler.kube import errors
 from rescheduler.kube.event_recorder import log_event
 from rescheduler.migrations.controller.plan_execution import MoveProgress, PlanExecution
 from rescheduler.migrations.runtime_state import RuntimeState
-from rescheduler.planner.explanation import maintenance_status
-from rescheduler.planner.plan import Move, Plan
-from rescheduler.planner.plan_builder import spread_changes
+from rescheduler.planner.maintenance_status import maintenance_status
+from rescheduler.planner.plan import Move, Plan, spread_changes
 from rescheduler.strategies.node_maintenance import NodeMaintenance
 
 __all__ = [

@@ -48,8 +48,7 @@ from rescheduler.kube.event_recorder import EventRecorder, InvolvedObject, log_e
 from rescheduler.kube.server_capabilities import server_release
 from rescheduler.kube.work_queue import background_task
 from rescheduler.migrations.controller.node_cordon import remove_stale_cordon_annotation
-from rescheduler.planner.plan import Plan
-from rescheduler.planner.plan_builder import percent_of_allocatable
+from rescheduler.planner.plan import Plan, percent_of_allocatable
 from rescheduler.planner.reasons import Reason
 
 __all__ = [

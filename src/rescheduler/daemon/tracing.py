@@ -32,7 +32,7 @@ from rescheduler.api.podmigration import Migration, MigrationPhase
 from rescheduler.daemon.listeners import CheckReport, DaemonListener
 from rescheduler.migrations.state_machine import step_of
 from rescheduler.migrations.transition_table import MigrationStep
-from rescheduler.planner.plan_builder import plan_id
+from rescheduler.planner.plan import plan_id
 
 __all__ = ["TraceListener", "span_id_of", "trace_id_of", "tracing_to_receiver"]
 

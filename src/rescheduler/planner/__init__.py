@@ -1,1 +1,1 @@
-"""The planner turns proposals into a plan: who may move, which moves are made, in which order, and why."""
+"""Turn proposals into a plan: which pods may move, which moves are made, in which order, and why."""

@@ -1,4 +1,4 @@
-"""The nodes that can take a pod, the best of them, and the rules that forbid the others."""
+"""Find the nodes that can take a pod, the best of them, and the rules that forbid the others."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ __all__ = [
 _PLANNER = "Planner"
 _CLOSED = "node(s) were being emptied"
 _SHOWN = 3
-"""Nodes whose details are put into words."""
+"""The number of nodes whose details a message has."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnavailableNodes:
-    """One reason, and all nodes that it holds for."""
+    """One reason, and all nodes that it applies to."""
 
     rule: str
     """Named as the scheduler's plugin, or `Planner`."""
@@ -43,10 +43,10 @@ class NodeAvailability:
     nodes: int
     available: tuple[str, ...]
     forbidden: tuple[UnavailableNodes, ...]
-    """Most nodes first. A node that several rules forbid stands under each."""
+    """The reason with the most nodes first. A node that several rules forbid is listed for each."""
 
     def anywhere(self, node: str) -> "NodeAvailability":
-        """Return the same for a pod that may be on any node instead of this one, as replicas are."""
+        """Return the same for replicas, which may also be on `node`, where this pod is."""
         others = [each for each in self.forbidden if each.rule != SchedulerRule.ALREADY_HERE]
         own = [
             UnavailableNodes(each.rule, each.reason, (("each pod's own node", ""),))
@@ -105,11 +105,10 @@ def _example_nodes(each: UnavailableNodes) -> str:
 def least_loaded_node(
     placement: Placement, row: int, handover: Handover, policy: Policy, has_room_at: Callable[[str], bool]
 ) -> str:
-    """Return the least loaded node that can take the pod, if possible without worsening a spread constraint.
+    """Return the least loaded node that can take the pod, if possible one that worsens no spread constraint.
 
-    Nodes that are removed soon, or tainted PreferNoSchedule, only if there are no others.
-
-    Nodes to which as many pods move as allowed come last: they would make the move wait.
+    Nodes that are removed soon, or tainted PreferNoSchedule, are used only if there are no others. Nodes to
+    which as many pods move as the limits allow come last, because the move would have to wait.
     """
     nodes = placement.snapshot.nodes
     fits = placement.fits(row, source_stays=handover.source_stays) & open_nodes(placement.snapshot, policy)

@@ -1,34 +1,29 @@
-"""Explain a pod or a node as data: may it move, why not, where could it go, what forbids each other node; and
-how many pods are left on nodes in maintenance."""
+"""Explain a pod or a node as data: may it move, why not, where could it go, what forbids each other node."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final
 
 import numpy as np
 
-from rescheduler.api.daemon_status import NodeInMaintenance
-from rescheduler.api.podmigration import MAX_GROUP_SIZE, Handover
+from rescheduler.api.podmigration import Handover
 from rescheduler.cluster.node_autoscalers import NO_REMOVAL, NodeRemoval
-from rescheduler.cluster.node_record import NodeEvacuation, evacuation_of, in_maintenance, is_cordoned_by
-from rescheduler.cluster.pod_record import PodRecord, belongs_to_node
+from rescheduler.cluster.node_record import NodeEvacuation, evacuation_of, in_maintenance
 from rescheduler.cluster.snapshot import (
     NO_ROW,
     Flags,
     Snapshot,
     closed_because,
-    evacuations,
     open_nodes,
     profile_of,
 )
 from rescheduler.config.policy import Policy
 from rescheduler.planner.available_nodes import NodeAvailability, node_availability
 from rescheduler.planner.handover_choice import ASSUMED_STEERED, HandoverChoice
-from rescheduler.planner.move_sequence import PodGroups
-from rescheduler.planner.plan import Plan, Rejection
-from rescheduler.planner.plan_builder import assumed_shutdowns, node_load_percentages, percent_of_allocatable
+from rescheduler.planner.move_sequence import PodGroups, group_too_large
+from rescheduler.planner.plan import Rejection, node_load_percentages, percent_of_allocatable
+from rescheduler.planner.plan_builder import assumed_shutdowns
 from rescheduler.planner.protections.eligibility import Eligibility
 from rescheduler.planner.reasons import Reason
 from rescheduler.recovery.failed_pods_strategy import (
@@ -40,15 +35,11 @@ from rescheduler.recovery.failed_pods_strategy import (
 from rescheduler.rules.placement import Placement
 
 __all__ = [
-    "NOT_ENABLED",
     "ExplainedPod",
     "NodeExplanation",
     "PodExplanation",
     "explain_node",
     "explain_pod",
-    "is_stuck_terminating",
-    "maintenance_status",
-    "must_leave_node",
 ]
 
 
@@ -56,28 +47,27 @@ __all__ = [
 class PodExplanation:
     pod: str
     node: str
-    """Empty without one."""
+    """Empty if it has none."""
     handover: Handover | None
-    """How it would be moved; None if it can't be."""
+    """How it would be moved; None if it can't be moved."""
     why: str
-    """Why like that, or why not at all."""
+    """Why with this handover, or why with none."""
     assumed: str
     """What the choice of the handover assumes."""
     kept_by: tuple[Rejection, ...]
-    """What keeps it from being moved for balance, spread or cost."""
+    """The protections from moves for balance, spread or cost."""
     kept_in_maintenance_by: tuple[Rejection, ...]
-    """What keeps it even when its node has to be emptied."""
+    """The protections that apply even if its node has to be emptied."""
     group: str
     """The group that it moves with, empty without one."""
     members: tuple[str, ...]
     """All pods of the group."""
     places: NodeAvailability | None
-    """The nodes that the pod could move to by itself, and what forbids every other; None if it is on no
-    node."""
+    """The nodes that the pod could move to alone, and what forbids every other; None if it is on no node."""
     recovery: RecoveryExplanation | None = None
     """Whether it keeps failing, and what is done about it; None if it does not fail."""
     kept_from_recovery_by: tuple[Rejection, ...] = ()
-    """What keeps it from being moved because it fails."""
+    """The protections that keep FailedPods from moving it."""
     assumptions: tuple[str, ...] = ()
     """What the explanation assumes about the cluster."""
     in_window: bool = True
@@ -109,7 +99,7 @@ class NodeExplanation:
     """Percent of allocatable, by resource."""
     tenants: tuple[ExplainedPod, ...]
     could_come: int
-    """How many pods of other nodes may be moved and fit here; at least, if not all were asked."""
+    """How many pods of other nodes may be moved and fit here; a lower bound unless `all_asked`."""
     all_asked: bool
     could_come_examples: tuple[str, ...]
     takes_none: str
@@ -119,7 +109,7 @@ class NodeExplanation:
     in_window: bool = True
     """Whether moves may start at all at this time."""
     suspicion: SuspectNodeExplanation | None = None
-    """Why it is the last place to send pods to; None if it is not."""
+    """Why the node is suspect; None if it is not."""
     evacuation: NodeEvacuation | None = None
     """Why it is evacuated, and until when; None if it is not."""
     removal: NodeRemoval = NO_REMOVAL
@@ -128,7 +118,7 @@ class NodeExplanation:
 
 _EXAMPLES = 10
 _MOST_ASKED = 2000
-"""Pods of other nodes that are asked whether they could come."""
+"""The most pods of other nodes that are checked."""
 
 
 def explain_pod(
@@ -150,7 +140,7 @@ def explain_pod(
     group = groups.of(row)
     found = None
     if snapshot.pods.node[row] != NO_ROW:
-        # Also for pods that can't move: the operator wants both answers. Without a handover, be strict.
+        # Pods that can't move get this answer, too. Without a handover, assume that the source stays.
         stays = choice.handover.source_stays if isinstance(choice, HandoverChoice) else True
         found = node_availability(
             Placement(snapshot), row, source_stays=stays, open_to=open_nodes(snapshot, policy)
@@ -179,7 +169,7 @@ def explain_pod(
 def _kept_by_group(
     members: tuple[int, ...], row: int, eligibility: Eligibility, policy: Policy, group: str
 ) -> Iterator[Rejection]:
-    """Yield what keeps the other members of its group, and so the pod itself."""
+    """Yield the rejections that follow from the other members of its group."""
     if len(members) < 2:
         return
     pod = eligibility.name_of(row)
@@ -187,9 +177,7 @@ def _kept_by_group(
     if (kept := next((each for each in others if each is not None), None)) is not None:
         detail = f"{kept.subject} can't move ({kept.reason}: {kept.detail})"
         yield Rejection(pod, Reason.GROUP_INCOMPLETE, group, detail)
-    most = min(policy.max_concurrent_migrations, policy.max_reschedule_pods, MAX_GROUP_SIZE)
-    if len(members) > most:
-        detail = f"its group has {len(members)} pods that move together; the limit is {most}"
+    if detail := group_too_large(len(members), policy):
         yield Rejection(pod, Reason.GROUP_TOO_LARGE, group, detail)
 
 
@@ -245,7 +233,7 @@ def _assumed(steered: bool | None, is_evicted: bool) -> tuple[str, ...]:
 def _by_profile(
     snapshot: Snapshot, policy: Policy, make: Callable[[Policy], Eligibility]
 ) -> Callable[[int], Eligibility]:
-    """Return what finds the eligibility of a pod, by the policy of its profile."""
+    """Return a function that finds the eligibility of a pod by the policy of its profile."""
     made = [(each, make(each)) for each in policy.every_profile]
 
     def of(row: int) -> Eligibility:
@@ -283,112 +271,3 @@ def _could_come(
                 if placement.fits_on(pod, node, source_stays=stays):
                     found.append(pod)
     return found, True
-
-
-_TEMPORARY_REASONS: Final = frozenset(
-    {
-        Reason.ALREADY_MOVING,
-        Reason.TERMINATING,
-        Reason.PLAN_FULL,
-        Reason.OUTSIDE_WINDOW,
-        Reason.EVICTION_HANDLED,
-    }
-)
-"""Refusals that mean only that the pod has not moved yet."""
-
-_MOST_NAMED: Final = 10
-_STRATEGY: Final = "NodeMaintenance"
-
-_SLOWEST_END_S: Final = 30.0
-"""How much longer than its grace period a pod may take to end, on a busy node."""
-
-NOT_ENABLED: Final = (
-    "NodeMaintenance is not in enabledStrategies, so the node is not emptied: "
-    "enable it, or use `rescheduler drain`"
-)
-
-
-def must_leave_node(pod: PodRecord) -> bool:
-    """Return whether the pod must leave before its node is empty: it uses the node and is not bound to it."""
-    return not belongs_to_node(pod) and not pod.is_finished
-
-
-def is_stuck_terminating(pod: PodRecord, now_s: float) -> bool:
-    """Return whether its deletion is overdue: its kubelet does not respond, or a finalizer blocks it."""
-    return pod.deleted_s is not None and now_s > pod.deleted_s + _SLOWEST_END_S
-
-
-def maintenance_status(
-    snapshot: Snapshot,
-    plan: Plan,
-    policy: Policy,
-    *,
-    enabled: bool = True,
-    only: Collection[str] | None = None,
-) -> tuple[NodeInMaintenance, ...]:
-    """Return the status of all nodes that are in maintenance or evacuated, or of those that are named.
-
-    `enabled` says whether NodeMaintenance is enabled. If it isn't, `rescheduler drain` empties the nodes that
-    are cordoned in its name.
-    """
-    evacuated = evacuations(snapshot, policy)
-    drained = {node.name for node in snapshot.nodes.records if enabled or is_cordoned_by(node, _STRATEGY)}
-    names = [
-        node.name
-        for node in snapshot.nodes.records
-        if (in_maintenance(node) or node.name in evacuated if only is None else node.name in only)
-    ]
-    left: dict[str, list[str]] = {name: [] for name in names}
-    held_back = set()
-    ending = dict.fromkeys(names, 0)
-    for pod in snapshot.pods.records if names else ():
-        if pod.node in left and must_leave_node(pod):
-            left[pod.node].append(pod.key)
-            ending[pod.node] += pod.is_terminating
-            if is_stuck_terminating(pod, snapshot.taken_at_s):
-                held_back.add(pod.key)
-    refusals = {
-        each.subject: each
-        for each in plan.refused
-        if each.reason not in _TEMPORARY_REASONS
-        or (each.reason == Reason.TERMINATING and each.subject in held_back)
-    }
-    return tuple(
-        _maintenance_of(
-            name,
-            pods,
-            [refusals[pod] for pod in pods if pod in refusals],
-            evacuated.get(name),
-            ending=ending[name],
-            is_drained=name in drained,
-        )
-        for name, pods in left.items()
-    )
-
-
-def _maintenance_of(
-    name: str,
-    pods: list[str],
-    kept: list[Rejection],
-    evacuation: NodeEvacuation | None,
-    *,
-    ending: int,
-    is_drained: bool,
-) -> NodeInMaintenance:
-    blocked = tuple(f"{each.subject}: {each.reason}, {each.detail}" for each in kept[:_MOST_NAMED])
-    if len(kept) > _MOST_NAMED:
-        blocked += (f"and {len(kept) - _MOST_NAMED} more",)
-    is_enabled = is_drained or evacuation is not None or not pods
-    message = _progress_message(len(pods), len(kept), ending) if is_enabled else NOT_ENABLED
-    if evacuation is not None:
-        message = f"{evacuation.message}: {message}"
-    return NodeInMaintenance(name, len(pods), blocked, message, ending)
-
-
-def _progress_message(left: int, blocked: int, ending: int) -> str:
-    if not left:
-        return "empty"
-    pods = "1 pod is" if left == 1 else f"{left} pods are"
-    parts = [f"{blocked} can't be moved"] * bool(blocked)
-    parts += [f"{ending} {'is' if ending == 1 else 'are'} terminating"] * bool(ending)
-    return f"{pods} still there" + (f", of which {' and '.join(parts)}" if parts else "")

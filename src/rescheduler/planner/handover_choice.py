@@ -40,8 +40,8 @@ _ONE_NODE = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
 
 
 def exclusive_claim(pod_class: PodClass, storage: Storage) -> str:
-    """Return a claim that outlives the pod and can be used on one node only: a copy elsewhere could not
-    start."""
+    """Return a claim because of which no copy can start on another node: it outlives the pod and can be used
+    on one node only. Empty if there is none."""
     return next(exclusive_claims(pod_class, storage), "")
 
 
@@ -60,8 +60,8 @@ def unknown_claim(pod_class: PodClass, storage: Storage) -> str:
 
 
 def local_data(pod_class: PodClass, storage: Storage, *, replaceable: bool) -> str:
-    """Return what data the pod keeps on its node, in words. A `replaceable` pod keeps nothing in an
-    emptyDir."""
+    """Return which data the pod has on its node; empty if none. The emptyDir of a `replaceable` pod doesn't
+    count."""
     for volume in pod_class.volumes:
         if volume.kind == HOST_PATH_VOLUME:
             return f"hostPath {volume.name}"
@@ -93,7 +93,7 @@ class HandoverChoice:
     handover: Handover
     why: str
     assumed: str = ""
-    """What the choice assumes, for people."""
+    """What the choice assumes, as a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +105,13 @@ class ImpossibleHandover:
 
 @dataclass(frozen=True, slots=True)
 class _ControllerChain:
-    """The controllers above a pod, as far as they are known."""
+    """The known controllers above a pod."""
 
     owner: OwnerReference | None
-    """What controls the pod itself."""
+    """The controller of the pod."""
     record: WorkloadRecord | None
     above: OwnerReference | None
-    """What controls that: the Deployment above a ReplicaSet."""
+    """The controller of that: the Deployment above a ReplicaSet."""
     above_record: WorkloadRecord | None
 
     @property
@@ -196,7 +196,7 @@ class HandoverChooser:
         if chain.owner is None:
             return self._configured.get("Pod")
         return self._configured_for(chain.top) or (
-            # What is said of ReplicaSets holds for those of Deployments too, but not for those of strangers.
+            # The setting for ReplicaSets applies to those of Deployments, but not to those of unknown kinds.
             self._configured_for(chain.owner) if self._unknown(chain) is None else None
         )
 

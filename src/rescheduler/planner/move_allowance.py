@@ -1,8 +1,8 @@
 """How many more moves `maxMovesPerHour` and annotations allow, and which annotations restrict a pod.
 
-PodMigrations are the history, so a restart forgets nothing. Every migration counts, whatever asked for it:
-from the moment it is recorded until an hour after its last attempt started. One that waits counts because it
-may start at any time; so no hour has more starts than allowed, except for moves that are not held back.
+PodMigrations are the history, so a restart forgets nothing. Every migration counts, with any strategy,
+from its creation until an hour after its last attempt started. A queued one counts because it may start at
+any time. So no hour has more starts than allowed, except for urgent moves, to which the limit doesn't apply.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from rescheduler.cluster.snapshot import (
 from rescheduler.config.move_limits import (
     MALFORMED_LIMIT,
     MALFORMED_WINDOWS,
-    next_opening,
+    next_opening_text,
     parse_limit,
     parse_windows,
 )
@@ -36,15 +36,15 @@ __all__ = ["MoveAllowance", "MoveObstacle", "closed_window", "malformed_limit"]
 
 _HOUR_S = 3600.0
 _MAX_SHOWN = 100
-"""The most characters that are shown of the value of an annotation."""
+"""The most characters of an annotation's value that a message shows."""
 
 _Scope = tuple[str, str | int]
-"""What is limited: everything, a namespace by name, or a workload by index."""
+"""The scope of a limit: all moves, those of a namespace (by name) or of a workload (by index)."""
 _TOTAL: _Scope = ("total", "")
 
 
 class MoveObstacle(NamedTuple):
-    """What holds back a move for now."""
+    """A reason why a move must wait."""
 
     by: str
     """The object that has the limit, such as `Deployment shop/web`; empty if the configuration has it."""
@@ -61,7 +61,7 @@ class _Annotation(NamedTuple):
 
 class _Limit(NamedTuple):
     source: str
-    """What sets it, in words."""
+    """The setting or annotation that sets it, for messages."""
     by: str
     moves: int
 
@@ -74,7 +74,7 @@ class _Used:
 
 
 def malformed_limit(snapshot: Snapshot, row: int) -> MoveObstacle | None:
-    """Return which annotation of the pod's workload or namespace can't be read."""
+    """Return the annotation of the pod's workload or namespace that is malformed; None if none is."""
     limits = (
         _own_annotation(snapshot, row, MAX_MOVES_ANNOTATION),
         _namespace_annotation(snapshot, _namespace(snapshot, row), MAX_MOVES_ANNOTATION),
@@ -89,18 +89,18 @@ def malformed_limit(snapshot: Snapshot, row: int) -> MoveObstacle | None:
 
 
 def closed_window(snapshot: Snapshot, row: int) -> MoveObstacle | None:
-    """Return what the annotation of the pod's workload, else of its namespace, says if no window is open."""
+    """Return the obstacle if the annotation of the workload, or else of the namespace, has no open window."""
     found = _windows(snapshot, row)
     windows = None if found is None else parse_windows(found.value)
     now = datetime.fromtimestamp(snapshot.taken_at_s, UTC)
     if found is None or windows is None or any(window.is_open(now) for window in windows):
         return None
-    opens = f"{next_opening(windows, now):%a %H:%M} UTC"
+    opens = next_opening_text(windows, now)
     return MoveObstacle(found.by, f"no window of {found.by} ({found}) is open now; the next opens on {opens}")
 
 
 def _windows(snapshot: Snapshot, row: int) -> _Annotation | None:
-    """Return what holds for the pod: what its workload says, or else its namespace."""
+    """Return the annotation that applies to the pod: that of its workload, or else of its namespace."""
     own = _own_annotation(snapshot, row, WINDOWS_ANNOTATION)
     return own or _namespace_annotation(snapshot, _namespace(snapshot, row), WINDOWS_ANNOTATION)
 
@@ -136,8 +136,8 @@ class MoveAllowance:
         self._limits: dict[_Scope, _Limit | None] = {}
 
     def spent(self, row: int) -> MoveObstacle | None:
-        """Return which limit allows no move of this pod now; None if there is none."""
-        # Asked about every pod that a strategy looks at, so it costs less than `exceeded`.
+        """Return the limit that allows no move of this pod now; None if there is none."""
+        # Called for every pod that a strategy considers, so it must be cheaper than `exceeded`.
         for scope in self._scopes(row):
             limit = self._limit(scope)
             if limit is not None and self._left(scope, limit) < 1:
@@ -145,7 +145,7 @@ class MoveAllowance:
         return None
 
     def exceeded(self, rows: Iterable[int]) -> MoveObstacle | None:
-        """Return which limit does not allow all these moves; a pod that stops on its way counts twice."""
+        """Return the limit that does not allow all these moves; a pod that hops counts twice."""
         needed = Counter(scope for row in rows for scope in self._scopes(row))
         for scope, count in needed.items():
             limit = self._limit(scope)
@@ -167,12 +167,12 @@ class MoveAllowance:
 
     @property
     def total_detail(self) -> str:
-        """Return what is known about the limit in total, in words."""
+        """Return the state of the limit in total, for messages."""
         limit = self._limit(_TOTAL)
         return "" if limit is None else self._detail(_TOTAL, limit)
 
     def plan(self, rows: Iterable[int], *, of_other_profile: bool = False) -> None:
-        """Count these moves, too, as those of the plan; not in total if another profile plans them."""
+        """Count these moves as planned; moves of another profile don't count for the limit in total."""
         found = (scope for row in rows for scope in self._scopes(row))
         self._planned.update(scope for scope in found if scope != _TOTAL or not of_other_profile)
 
@@ -216,12 +216,12 @@ class MoveAllowance:
             setting, share = "perWorkload", configured.per_workload
         if share is not None:
             yield f"maxMovesPerHour.{setting} ({share})", "", share
-        # A malformed one is reported by a check of its own.
+        # Another check reports a malformed one.
         if annotation is not None and (own := parse_limit(annotation.value)) is not None:
             yield f"the annotation {MAX_MOVES_ANNOTATION}: {own} of {annotation.by}", annotation.by, own
 
     def _pods(self, scope: _Scope, share: IntOrString) -> int:
-        """Return the pods of which a percentage is meant."""
+        """Return the number of pods that a percentage refers to."""
         if isinstance(share, int):
             return 0
         kind, name = scope
@@ -304,7 +304,7 @@ class MoveAllowance:
         )
 
     def _when(self, scope: _Scope, limit: _Limit, used: _Used) -> str:
-        """Return when the next move is possible, in words."""
+        """Return the message about when the next move is possible."""
         must_pass = 1 - self._left(scope, limit)
         if limit.moves < 1:
             return "none is possible"

@@ -1,4 +1,4 @@
-"""Planned moves, and an order in which they can be executed one after the other.
+"""Find an order in which planned moves can be executed one after the other.
 
 Each move must fit when its turn comes: beside its own source if its handover copies first, and after the
 sources of earlier moves have left. If moves wait for each other in a circle (two full nodes that exchange
@@ -11,8 +11,9 @@ from functools import cached_property
 
 import numpy as np
 
-from rescheduler.api.podmigration import Handover
+from rescheduler.api.podmigration import MAX_GROUP_SIZE, Handover
 from rescheduler.cluster.snapshot import NO_ROW, Flags, Snapshot
+from rescheduler.config.policy import Policy
 from rescheduler.rules.placement import Placement
 from rescheduler.strategies.strategy import Room
 
@@ -23,6 +24,7 @@ __all__ = [
     "can_start",
     "count_moves",
     "finish",
+    "group_too_large",
     "is_at_source",
     "make_in_order",
     "move_at_once",
@@ -51,14 +53,14 @@ class PlannedMove:
     rooms: tuple[Room, ...] = ()
     """What it makes room for, together with the other moves of its proposal."""
     left_for: str = ""
-    """The reason that it left for, where `reason` also says why it goes on to there."""
+    """The reason to leave, if `reason` also has the reason for another target."""
 
     @property
     def source_stays(self) -> bool:
         return self.handover.source_stays
 
     def split_at(self, stop: int) -> "tuple[PlannedMove, PlannedMove]":
-        """Split the move in two; the gain belongs to the second."""
+        """Split the move at a hop; the gain belongs to the second move."""
         return (
             replace(self, target=stop).as_hop(),
             replace(self, source=stop),
@@ -90,6 +92,12 @@ class MoveUnit:
 
 def count_moves(units: Iterable[MoveUnit]) -> int:
     return sum(len(unit.moves) for unit in units)
+
+
+def group_too_large(size: int, policy: Policy) -> str:
+    """Return the message if a group with so many pods can't move together; empty if it can."""
+    most = min(policy.max_concurrent_migrations, policy.max_reschedule_pods, MAX_GROUP_SIZE)
+    return f"its group has {size} pods that move together; the limit is {most}" if size > most else ""
 
 
 class PodGroups:
@@ -127,7 +135,7 @@ class PodGroups:
 
 
 _STOPS_TRIED = 3
-"""How many nodes to try as a hop, least loaded first; if one is refused, the next is rarely better."""
+"""How many nodes to try as a hop, the least loaded first: further ones rarely help."""
 
 
 def sequence(placement: Placement, units: Sequence[MoveUnit], stops: Flags) -> list[MoveUnit] | None:
@@ -135,7 +143,7 @@ def sequence(placement: Placement, units: Sequence[MoveUnit], stops: Flags) -> l
 
     The placement is unchanged afterwards.
     """
-    if len(units) == 1:  # nearly always: nothing to arrange, so nothing to try
+    if len(units) == 1:  # the usual case: there is no order to find
         return [*units] if can_start(placement, units[0]) else None
     with placement.trial():
         done, waiting = make_in_order(placement, units)
@@ -154,7 +162,7 @@ def sequence(placement: Placement, units: Sequence[MoveUnit], stops: Flags) -> l
 
 
 def make_in_order(placement: Placement, units: Sequence[MoveUnit]) -> tuple[list[MoveUnit], list[MoveUnit]]:
-    """Make all moves that can be made, and return them in order, and those that wait."""
+    """Make all moves that can be made; return them in order, and the units that can't be moved."""
     done: list[MoveUnit] = []
     waiting = list(units)
     progress = True
@@ -170,12 +178,12 @@ def make_in_order(placement: Placement, units: Sequence[MoveUnit]) -> tuple[list
 
 
 def is_at_source(placement: Placement, unit: MoveUnit) -> bool:
-    """Return whether all its pods are at their sources; a second hop waits for the first."""
+    """Return whether all pods of the unit are at their sources; a second hop waits for the first."""
     return all(placement.position[move.pod] == move.source for move in unit.moves)
 
 
 def can_start(placement: Placement, unit: MoveUnit) -> bool:
-    """Return whether every copy fits now, beside each other and beside all sources."""
+    """Return whether all copies of the unit fit now, together and beside their sources."""
     if len(unit.moves) == 1:
         move = unit.moves[0]
         return placement.fits_on(move.pod, move.target, source_stays=move.source_stays)
@@ -188,7 +196,7 @@ def can_start(placement: Placement, unit: MoveUnit) -> bool:
 
 
 def start(placement: Placement, unit: MoveUnit) -> None:
-    """Place the copies beside their sources."""
+    """Place the copies of a unit beside their sources."""
     for move in unit.moves:
         placement.place(move.pod, move.target)
 
@@ -202,12 +210,12 @@ def withdraw(placement: Placement, unit: MoveUnit) -> None:
 def finish(placement: Placement, unit: MoveUnit) -> None:
     """Remove the sources of a unit that was started."""
     for move in unit.moves:
-        if move.source != NO_ROW:  # a failed pod takes no room
+        if move.source != NO_ROW:  # a pod in phase Failed takes no room
             placement.remove(move.pod, move.source)
 
 
 def move_at_once(placement: Placement, unit: MoveUnit) -> None:
-    """Move its pods to their targets immediately."""
+    """Move all pods of the unit to their targets."""
     for move in unit.moves:
         placement.move(move.pod, move.target)
 
@@ -215,7 +223,7 @@ def move_at_once(placement: Placement, unit: MoveUnit) -> None:
 def _hop_candidates(
     placement: Placement, waiting: Sequence[MoveUnit], stops: Flags
 ) -> Iterator[tuple[MoveUnit, MoveUnit]]:
-    """Yield each pod whose move could let another in, with each node that could be its hop."""
+    """Yield each unit whose move could make room for another, split at each node that could be its hop."""
     wanted = {move.target for unit in waiting for move in unit.moves}
     for unit in waiting:
         move = unit.moves[0]
@@ -237,7 +245,7 @@ MovesByPod = dict[int, list[PlannedMove]]
 
 
 def pods_that_may_move_again(units: Iterable[MoveUnit], groups: PodGroups) -> set[int]:
-    """Return the pods that move alone."""
+    """Return the pods that may get another target: those that move alone."""
     return {
         pod
         for pod, moves in _moves_by_pod(units).items()
@@ -248,10 +256,11 @@ def pods_that_may_move_again(units: Iterable[MoveUnit], groups: PodGroups) -> se
 def with_fewer_hops(
     placement: Placement, units: Sequence[MoveUnit], more: Sequence[MoveUnit]
 ) -> list[MoveUnit] | None:
-    """Return all units in an order that works, in which pods that `more` moves again have as few hops as
-    possible. None if a pod would have to hop that must not.
+    """Return all units in an order that works, with as few hops as possible for pods that `more` moves again;
+    None if a pod would have to hop that must not.
 
-    They work in the given order. The placement is in the state before the first of them, and stays so.
+    The given order works, too. The placement must be in the state before the first unit, and is unchanged
+    afterwards.
     """
     everything, further = [*units, *more], _moves_by_pod(more)
     moves_by_pod = {
@@ -283,7 +292,7 @@ def _may_hop(moves: list[PlannedMove]) -> bool:
 
 
 def with_hops_marked(units: Iterable[MoveUnit]) -> Iterator[MoveUnit]:
-    """Mark first hops; the gain belongs to the second hop."""
+    """Yield the units with first hops marked; the gain belongs to the second hop."""
     last = {move.pod: move for unit in units for move in unit.moves}
     for unit in units:
         move = unit.moves[0]
@@ -314,8 +323,8 @@ def _played(
 def _without_hops(
     placement: Placement, units: Sequence[MoveUnit], moves_by_pod: MovesByPod, without_hops: Collection[int]
 ) -> Iterator[MoveUnit]:
-    """Yield the units, with one direct move for each pod in `without_hops`; none if it ends where it
-    began."""
+    """Yield the units, with one direct move for each pod in `without_hops`, or no move if it would return to
+    its source."""
     for unit in units:
         move = unit.moves[0]
         if move.pod not in without_hops:

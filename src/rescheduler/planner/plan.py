@@ -1,13 +1,20 @@
-"""The result of one check: the plan."""
+"""The result of one check: the plan, the loads that it expects, and its name in the history."""
 
+import hashlib
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+import numpy as np
+
+from rescheduler.api.daemon_status import SpreadChange
 from rescheduler.api.podmigration import BUILT_IN_TRAITS, Handover
+from rescheduler.api.well_known_names import BALANCE_ANNOTATION, PLAN_ANNOTATION
 from rescheduler.cluster.node_record import NodeChange
+from rescheduler.cluster.snapshot import Floats, Ints, Snapshot
 from rescheduler.planner.reasons import Reason
 from rescheduler.strategies.strategy_registry import HungStrategy, PluginTimeout
 
@@ -21,11 +28,17 @@ __all__ = [
     "Rejection",
     "RejectionLog",
     "is_fault_of_plugin",
+    "node_load_changes",
+    "node_load_percentages",
+    "percent_of_allocatable",
+    "plan_annotations",
+    "plan_id",
+    "spread_changes",
     "strategy_failure",
 ]
 
 MAX_LISTED_REJECTIONS = 1000
-"""Rejections that a plan lists: in a large cluster a balancing strategy may ask about very many pods."""
+"""The most rejections that a plan lists: in a large cluster a strategy may ask about very many pods."""
 
 _MAX_DETAIL = 500
 """The longest detail in characters, because the text of an exception may have any length."""
@@ -97,7 +110,7 @@ class RejectionLog:
     def without(self, moved: Iterable[str]) -> list[Rejection]:
         """Return all rejections by subject, except for pods that another strategy moves.
 
-        That a pod fails, and is left to FailedPods, is not said where that has said more about it.
+        `Failing` (the pod is left to FailedPods) is dropped if FailedPods itself has given a reason.
         """
         left_out = frozenset(moved)
         reported = {subject for subject, reason in self._found if reason != Reason.FAILING}
@@ -115,8 +128,8 @@ class RejectionLog:
 def is_fault_of_plugin(strategy: str, error: BaseException) -> bool:
     """Return whether a plugin raised the error. `sys.exit()` in a plugin must not end the daemon.
 
-    A bug in rescheduler is not hidden, and Ctrl-C, which arrives in the main thread, is a user's. If a plugin
-    does not return, the whole plan starts again.
+    Bugs in rescheduler are not hidden, and Ctrl-C, which arrives in the main thread, comes from the user. If
+    a plugin does not return, the whole plan starts again.
     """
     is_interrupt = isinstance(error, KeyboardInterrupt)
     is_of_user = is_interrupt and threading.current_thread() is threading.main_thread()
@@ -138,7 +151,7 @@ def strategy_failure(name: str, error: BaseException) -> Rejection:
 
 @dataclass(frozen=True, slots=True)
 class PlannedNodeChange:
-    """What a plan wants done to a node."""
+    """A cordon or uncordon that a plan contains."""
 
     node: str
     change: NodeChange
@@ -148,7 +161,7 @@ class PlannedNodeChange:
 
 @dataclass(frozen=True, slots=True)
 class NodeLoadChange:
-    """Loads of one node in percent of allocatable, by resource: before the plan, and when all is done."""
+    """Loads of one node in percent of allocatable, by resource, before and after all moves."""
 
     name: str
     before: dict[str, float]
@@ -167,3 +180,73 @@ class Plan:
     """How many subjects were refused for each reason."""
     assumptions: tuple[str, ...] = ()
     """What the plan assumes because the input does not say, for people."""
+
+
+_DIGITS = 3
+_MAIN_RESOURCES = ("cpu", "memory")
+
+
+def node_load_changes(snapshot: Snapshot, after: Ints) -> tuple[NodeLoadChange, ...]:
+    """Return the loads of all nodes before and after; `after` is [node, resource], like the snapshot's
+    loads."""
+    nodes = snapshot.nodes
+    before = percent_of_allocatable(nodes.load, nodes.allocatable).tolist()
+    has = (nodes.allocatable > 0).tolist()
+    found = [_loads(snapshot, *row) for row in zip(before, has, strict=True)]
+    then = {
+        node: _loads(
+            snapshot, percent_of_allocatable(after[node], nodes.allocatable[node]).tolist(), has[node]
+        )
+        for node in np.flatnonzero((nodes.load != after).any(axis=1)).tolist()
+    }
+    return tuple(
+        NodeLoadChange(node.name, loads, then.get(row, loads))
+        for row, (node, loads) in enumerate(zip(nodes.records, found, strict=True))
+    )
+
+
+def percent_of_allocatable(load: Ints, allocatable: Ints) -> Floats:
+    """Return loads in percent; 0 for a resource that the node doesn't have."""
+    found: Floats = np.round(100.0 * load / np.maximum(allocatable, 1), _DIGITS)
+    return found
+
+
+def node_load_percentages(snapshot: Snapshot, node: int) -> dict[str, float]:
+    """Return the node's loads in percent of allocatable, by resource."""
+    has = snapshot.nodes.allocatable[node]
+    return _loads(
+        snapshot, percent_of_allocatable(snapshot.nodes.load[node], has).tolist(), (has > 0).tolist()
+    )
+
+
+def plan_annotations(plan: Plan) -> dict[str, str]:
+    """Return the annotations of the plan's PodMigrations from which `rescheduler history` describes it."""
+    found = {PLAN_ANNOTATION: plan_id(plan)}
+    if spreads := spread_changes(plan.nodes):
+        found[BALANCE_ANNOTATION] = msgspec.json.encode(spreads).decode()
+    return found
+
+
+def plan_id(plan: Plan) -> str:
+    """Return a short name of this plan: the same for the same moves at the same moment."""
+    moves = [f"{move.uid} {move.source} {move.target}" for move in plan.moves]
+    return hashlib.sha256("\n".join([f"{plan.taken_at_s:.3f}", *moves]).encode()).hexdigest()[:8]
+
+
+def spread_changes(
+    nodes: Sequence[NodeLoadChange], resources: Sequence[str] = _MAIN_RESOURCES
+) -> tuple[SpreadChange, ...]:
+    """Return the spread of each resource over these nodes, before and after all moves."""
+    found = []
+    for resource in resources:
+        having = [node for node in nodes if resource in node.before]
+        if having:
+            before = [node.before[resource] for node in having]
+            after = [node.after.get(resource, node.before[resource]) for node in having]
+            spreads = (round(max(loads) - min(loads), 1) for loads in (before, after))
+            found.append(SpreadChange(resource, *spreads))
+    return tuple(found)
+
+
+def _loads(snapshot: Snapshot, loads: list[float], has: list[bool]) -> dict[str, float]:
+    return {name: load for name, load, there in zip(snapshot.resources, loads, has, strict=True) if there}

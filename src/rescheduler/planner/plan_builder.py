@@ -1,29 +1,16 @@
-"""Build the plan of one check, describe it for the history, and validate moves of an older plan.
-
-All are pure, and always the same for the same input.
-"""
+"""Build the plan of one check, and validate moves of an older plan. Both are pure: equal input gives equal
+results."""
 
 import contextlib
-import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
-import msgspec
-import numpy as np
-
-from rescheduler.api.daemon_status import SpreadChange
 from rescheduler.api.podmigration import Handover
-from rescheduler.api.well_known_names import (
-    BALANCE_ANNOTATION,
-    PLAN_ANNOTATION,
-    SHUTDOWN_DELAY_ANNOTATION,
-)
+from rescheduler.api.well_known_names import SHUTDOWN_DELAY_ANNOTATION
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.snapshot import (
     NO_ROW,
-    Floats,
-    Ints,
     Snapshot,
     closed_because,
     is_selected_namespace,
@@ -32,7 +19,7 @@ from rescheduler.cluster.snapshot import (
     profile_of,
 )
 from rescheduler.cluster.trusted_usage import HotNodeHistory, hot_subject
-from rescheduler.config.move_limits import next_opening
+from rescheduler.config.move_limits import next_opening_text
 from rescheduler.config.policy import Policy
 from rescheduler.planner.available_nodes import availability_message, node_availability
 from rescheduler.planner.handover_choice import ASSUMED_STEERED, HandoverChoice
@@ -40,13 +27,13 @@ from rescheduler.planner.move_sequence import MoveUnit, PlannedMove
 from rescheduler.planner.plan import (
     MAX_LISTED_REJECTIONS,
     Move,
-    NodeLoadChange,
     Plan,
     PlannedNodeChange,
     PlannedRoom,
     Rejection,
     RejectionLog,
     is_fault_of_plugin,
+    node_load_changes,
     strategy_failure,
 )
 from rescheduler.planner.proposal_selection import select_moves
@@ -62,23 +49,15 @@ from rescheduler.strategies.strategy_registry import calling_plugin, without_hun
 __all__ = [
     "assumed_shutdowns",
     "build_plan",
-    "node_load_changes",
-    "node_load_percentages",
-    "percent_of_allocatable",
-    "plan_annotations",
-    "plan_id",
-    "spread_changes",
     "too_hot_nodes",
     "validate_move",
 ]
 
-_DIGITS = 3
-_MAIN_RESOURCES = ("cpu", "memory")
 _NAMED_PODS = 3
 
 
 def assumed_shutdowns(pods: Iterable[PodRecord]) -> Iterator[str]:
-    """Yield what is assumed of pods that get SIGTERM while clients may still call them."""
+    """Yield the assumption about pods that get SIGTERM while clients may still call them."""
     found = sorted(pod.key for pod in pods if any(each.ends_abruptly for each in pod.shape.containers))
     if found:
         more = len(found) - _NAMED_PODS
@@ -88,71 +67,6 @@ def assumed_shutdowns(pods: Iterable[PodRecord]) -> Iterator[str]:
             "once, it may lose a few requests when it ends, however it ends. To delay the end of new pods, "
             f"annotate the workload or its namespace with {SHUTDOWN_DELAY_ANNOTATION}: 5s"
         )
-
-
-def node_load_changes(snapshot: Snapshot, after: Ints) -> tuple[NodeLoadChange, ...]:
-    """Return the loads before and after; `after` is [node, resource], like the snapshot's loads."""
-    nodes = snapshot.nodes
-    before = percent_of_allocatable(nodes.load, nodes.allocatable).tolist()
-    has = (nodes.allocatable > 0).tolist()
-    found = [_loads(snapshot, *row) for row in zip(before, has, strict=True)]
-    then = {
-        node: _loads(
-            snapshot, percent_of_allocatable(after[node], nodes.allocatable[node]).tolist(), has[node]
-        )
-        for node in np.flatnonzero((nodes.load != after).any(axis=1)).tolist()
-    }
-    return tuple(
-        NodeLoadChange(node.name, loads, then.get(row, loads))
-        for row, (node, loads) in enumerate(zip(nodes.records, found, strict=True))
-    )
-
-
-def percent_of_allocatable(load: Ints, allocatable: Ints) -> Floats:
-    """Return loads in percent; 0 of a resource that the node doesn't have."""
-    found: Floats = np.round(100.0 * load / np.maximum(allocatable, 1), _DIGITS)
-    return found
-
-
-def node_load_percentages(snapshot: Snapshot, node: int) -> dict[str, float]:
-    """Return the node's loads in percent of allocatable, by resource."""
-    has = snapshot.nodes.allocatable[node]
-    return _loads(
-        snapshot, percent_of_allocatable(snapshot.nodes.load[node], has).tolist(), (has > 0).tolist()
-    )
-
-
-def plan_annotations(plan: Plan) -> dict[str, str]:
-    """Return the annotations of the plan's PodMigrations from which `rescheduler history` describes it."""
-    found = {PLAN_ANNOTATION: plan_id(plan)}
-    if spreads := spread_changes(plan.nodes):
-        found[BALANCE_ANNOTATION] = msgspec.json.encode(spreads).decode()
-    return found
-
-
-def plan_id(plan: Plan) -> str:
-    """Return a short name of this plan: the same for the same moves at the same moment."""
-    moves = [f"{move.uid} {move.source} {move.target}" for move in plan.moves]
-    return hashlib.sha256("\n".join([f"{plan.taken_at_s:.3f}", *moves]).encode()).hexdigest()[:8]
-
-
-def spread_changes(
-    nodes: Sequence[NodeLoadChange], resources: Sequence[str] = _MAIN_RESOURCES
-) -> tuple[SpreadChange, ...]:
-    """Return the spread of each resource over these nodes: before the plan, and when all is done."""
-    found = []
-    for resource in resources:
-        having = [node for node in nodes if resource in node.before]
-        if having:
-            before = [node.before[resource] for node in having]
-            after = [node.after.get(resource, node.before[resource]) for node in having]
-            spreads = (round(max(loads) - min(loads), 1) for loads in (before, after))
-            found.append(SpreadChange(resource, *spreads))
-    return tuple(found)
-
-
-def _loads(snapshot: Snapshot, loads: list[float], has: list[bool]) -> dict[str, float]:
-    return {name: load for name, load, there in zip(snapshot.resources, loads, has, strict=True) if there}
 
 
 @without_hung_plugins
@@ -177,11 +91,12 @@ def build_plan(  # noqa: PLR0913 - one per circumstance
     None means unknown: the plan assumes it and says so. `guarded` says whether the webhook keeps ReplicaSets
     from creating a pod while they adopt a copy.
 
-    `queues` has the migrations of earlier checks that have not started, by profile; they take up room. Pods
-    of `held_namespaces` are not moved. `failures` are errors of plugins before it, which the plan reports.
+    `queues` has the migrations of earlier checks that have not started, by profile; they count against the
+    limits. Pods of `held_namespaces` are not moved. `failures` are earlier errors of plugins, which the plan
+    reports.
 
-    With several profiles, each plans its own pods, one after the other, with the moves of those before it.
-    `others` are the strategies of all but the first; without them, all use the same ones.
+    Profiles plan their own pods one after the other, each on top of the moves of the profiles before it.
+    `others` are the strategies of all profiles but the first; without them, all use the same strategies.
     """
     now = datetime.fromtimestamp(snapshot.taken_at_s, UTC)
     in_window = policy.in_window(now)
@@ -189,7 +104,7 @@ def build_plan(  # noqa: PLR0913 - one per circumstance
     for failure in failures:
         rejections.add(failure)
     if not in_window:
-        opens = f"{next_opening(policy.windows, now):%a %H:%M} UTC"
+        opens = next_opening_text(policy.windows, now)
         detail = f"no window is open now: only failing pods are moved; the next opens on {opens}"
         rejections.add(Rejection("", Reason.OUTSIDE_WINDOW, "", detail))
     profiles = policy.every_profile
@@ -213,7 +128,7 @@ def build_plan(  # noqa: PLR0913 - one per circumstance
             if draft.allowance.total_left == 0:
                 draft.rejections.add(Rejection("", Reason.HOURLY_LIMIT, "", draft.allowance.total_detail))
             if not number:
-                # Selected on the same placement as ordered: the rules remember what they worked out.
+                # Select and order on the same placement: the rules keep their results.
                 trials.enter_context(draft.placement.trial())
             own = strategies if not number or others is None else others[number - 1]
             chosen = select_moves(draft, own, heat)
@@ -241,7 +156,7 @@ def build_plan(  # noqa: PLR0913 - one per circumstance
 
 
 def _is_of_other_profile(snapshot: Snapshot, policy: Policy, rejection: Rejection) -> bool:
-    """Return whether one profile only leaves the pod to another one."""
+    """Return whether the rejection only says that another profile is responsible for the pod."""
     row = snapshot.pods.row.get(rejection.subject)
     if row is None or rejection.reason not in {Reason.NAMESPACE_NOT_SELECTED, Reason.NODE_NOT_SELECTED}:
         return False
@@ -279,7 +194,7 @@ def too_hot_nodes(
                     raise
                 if failures is not None:
                     failures.append(strategy_failure(strategy.name, error))
-                continue  # only its history is lost: what it proposes is isolated, too
+                continue  # only the history of this strategy is lost; its proposals are isolated, too
             found += [hot_subject(strategy.name, profile, name) for name in hot]
     return found
 
@@ -343,11 +258,11 @@ def validate_move(  # noqa: PLR0913 - one per circumstance
     guarded: bool = False,
     placement: Placement | None = None,
 ) -> Rejection | None:
-    """Return why a move of an older plan is no longer valid in the present cluster, or None if it is.
+    """Return why a move of an older plan is no longer valid in the present cluster; None if it is valid.
 
-    `urgent` is the trait of its strategy, `recovering` is true for FailedPods; `placement` saves work if you
-    validate several moves. Other running moves count as far as the snapshot shows their copies. After a hop,
-    the second move must name the successor's key and uid.
+    `urgent` is the trait of its strategy, `recovering` is true for FailedPods; pass one `placement` to
+    validate several moves faster. Other running moves count as far as the snapshot shows their copies. After
+    a hop, the second move must name the successor's key and uid.
     """
     row = snapshot.pods.row.get(move.pod)
     if row is None or snapshot.pods.records[row].uid != move.uid:

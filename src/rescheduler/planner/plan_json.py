@@ -164,7 +164,7 @@ class PlanForm(_Form):
 T = TypeVar("T")
 
 _NAMED = ("cpu", "memory", "pods")
-"""Loads that stand in a node's entry by themselves."""
+"""The resources that have a field of their own in a node's entry."""
 _DIGITS = 3
 _MOST_FAULTS = 20
 

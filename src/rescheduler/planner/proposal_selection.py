@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from rescheduler.api.podmigration import BUILT_IN_TRAITS, MAX_GROUP_SIZE, MAX_TEXT_LENGTH, traits_of
+from rescheduler.api.podmigration import BUILT_IN_TRAITS, MAX_TEXT_LENGTH, traits_of
 from rescheduler.cluster.node_record import NodeChange
 from rescheduler.cluster.snapshot import NO_ROW, Flags, Snapshot
 from rescheduler.cluster.trusted_usage import HotNodeHistory
@@ -21,6 +21,7 @@ from rescheduler.planner.move_sequence import (
     MoveUnit,
     PlannedMove,
     count_moves,
+    group_too_large,
     move_at_once,
     pods_that_may_move_again,
     sequence,
@@ -41,11 +42,11 @@ _END: Final = object()
 _NO_STOPS: Final[Flags] = np.zeros(0, np.bool_)
 
 _ROUNDS = 4
-"""The most rounds in which strategies are asked: more than any cluster was seen to need."""
+"""The most rounds in which all strategies are asked; no cluster is known that needs more."""
 _TURNS = 8
 """The most rounds in which the plan is extended to a fixed point."""
 _MOST_SETTLED = 1000
-"""Moves up to which a plan is settled: where one of them changes, all of them are replayed."""
+"""The most moves of a plan that is extended to a fixed point: a change of one move replays all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,8 @@ def select_moves(
 ) -> SelectedMoves:
     """Select moves from what the strategies propose, and apply them to the draft's placement.
 
-    FailedPods is asked no more when all others settle: its pods are few, and what the others do for other
-    ends is hardly ever in its way.
+    Extending the plan to a fixed point does not ask FailedPods again: it has few pods, and moves of other
+    strategies rarely affect them.
     """
     choice = _Selection(draft, heat)
     choice.ask(strategies)
@@ -79,7 +80,8 @@ class _Refused:
 def _proposals_of(strategy: Strategy, view: View) -> Iterator[Proposal | NodeProposal]:
     """Yield what the strategy proposes; raise an error for what can't be a proposal.
 
-    A plugin may have each pod and node answered twice: one that repeats what was refused would not end.
+    The number of proposals of a plugin is limited to two per pod and node, because one that repeats a refused
+    proposal would not end.
     """
     snapshot = view.snapshot
     if strategy.name in BUILT_IN_TRAITS:
@@ -99,12 +101,12 @@ def _proposals_of(strategy: Strategy, view: View) -> Iterator[Proposal | NodePro
 
 
 def _next_unchanged(call: PluginCall, proposals: Iterator[Any], placement: Placement) -> Any:
-    """Return the next proposal; raise an error if the plugin has moved pods itself, which is undone."""
+    """Return the next proposal; undo moves that the plugin made itself, and raise an error for them."""
     before, has_returned = placement.position.copy(), True
     try:
         return call(lambda: next(proposals, _END))
     except PluginTimeout:
-        has_returned = False  # it may still move them, and the placement is dropped
+        has_returned = False  # it may still move pods; the placement is dropped
         raise
     finally:
         moved = np.flatnonzero(placement.position != before).tolist() if has_returned else []
@@ -151,7 +153,7 @@ def _text(reason: object) -> None:
     """Raise an error for a reason that no PodMigration can have."""
     if not isinstance(reason, str):
         raise TypeError(f"a reason is {type(reason).__name__}, not str")
-    reason.encode()  # which refuses half characters
+    reason.encode()  # raises an error for lone surrogates
     if len(reason) > MAX_TEXT_LENGTH:
         raise ValueError(f"a reason has {len(reason)} characters, more than {MAX_TEXT_LENGTH}")
 
@@ -162,11 +164,11 @@ class _Selection:
         self.units: list[MoveUnit] = []
         self.changes: dict[int, PlannedNodeChange] = {}
         self.taken = 0
-        """How many proposals were."""
+        """The number of accepted proposals."""
         self._failed: set[str] = set()
         """Strategies of plugins that have raised an exception: they are not asked again."""
         self._has_shared = False
-        """Whether all strategies have had their share, so that the first to ask gets what is left."""
+        """Whether all strategies had their share: then the first that asks gets what is left."""
 
     @cached_property
     def start(self) -> Placement:
@@ -183,10 +185,10 @@ class _Selection:
         )
 
     def ask(self, strategies: Sequence[Strategy]) -> None:
-        """Ask the strategies for moves, again and again, until none proposes anything new.
+        """Ask all strategies for moves, in rounds, until none proposes anything new.
 
-        Moves of a later strategy may free the room that an earlier one lacked. Otherwise the next check would
-        begin with what this one could have done.
+        Moves of a later strategy may free the room that an earlier one lacked. With one round, the next check
+        would plan moves that this check could have planned.
         """
         others = [strategy for strategy in strategies if not traits_of(strategy.name).recovers]
         for _ in range(_ROUNDS):
@@ -199,7 +201,7 @@ class _Selection:
                 self._ask_one(strategy)
                 taken_by_later |= strategy in others[1:] and self.taken > before
             self.draft.reserved, self._has_shared = 0, True
-            for strategy in limited:  # what the others left
+            for strategy in limited:  # they may use what the others left
                 self._ask_one(strategy)
             if not taken_by_later or self.draft.room <= 0:
                 return
@@ -258,9 +260,10 @@ class _Selection:
         return any(move.target == node for unit in units for move in unit.moves)
 
     def reach_fixed_point(self, strategies: Sequence[Strategy]) -> None:
-        """Extend the plan until the next check, which knows nothing of this one, would find nothing to do.
+        """Extend the plan until the next check would find nothing to do.
 
-        That holds both while moved pods have to rest and when they may move again.
+        The next check knows nothing of this one. It must find nothing both while `podCooldown` keeps moved
+        pods in place and after that.
         """
         draft, quiet = self.draft, 1
         at_first = [*self.units], {**self.changes}
@@ -272,7 +275,7 @@ class _Selection:
             before = self.taken
             self.ask(strategies)
             quiet = quiet + 1 if self.taken == before else 0
-        else:  # two strategies undo what the other does: no plan could satisfy both
+        else:  # two strategies undo each other's moves: no plan satisfies both
             self.units, self.changes = at_first
         draft.may_move_again = set()
 
@@ -314,8 +317,8 @@ class _Selection:
 
 
 def _refused_by_protection(draft: PlanDraft, view: PlanView, pods: tuple[int, ...]) -> _Refused | None:
-    """Return the refusal of a proposal of which some pod must stay."""
-    kept = [pod for pod in pods if not view.may_move(pod)]  # which notes why
+    """Return the refusal if some pod of the proposal must stay."""
+    kept = [pod for pod in pods if not view.may_move(pod)]  # `may_move` records the reason
     if not kept:
         return None
     group = draft.groups.of(kept[0])
@@ -331,7 +334,7 @@ def _sequenced(draft: PlanDraft, view: PlanView, proposal: Proposal) -> list[Mov
         return _Refused(Reason.TARGET_UNFIT, "its target is not Ready, is cordoned, or is being emptied")
     if any(draft.placement.position[proposed.pod] == proposed.target for proposed in proposal.moves):
         return _Refused(Reason.TARGET_UNFIT, "it is already there")
-    # A single unit has nothing to wait for, and all nodes of a large cluster take long to look at.
+    # A single unit waits for no other, so it needs no hop, and finding stops in a large cluster takes long.
     found = sequence(draft.placement, units, view.stops if len(units) > 1 else _NO_STOPS)
     if found is None:
         if len(proposal.moves) == 1:
@@ -345,12 +348,12 @@ def _sequenced(draft: PlanDraft, view: PlanView, proposal: Proposal) -> list[Mov
 
 
 def _pods(units: Iterable[MoveUnit]) -> list[int]:
-    """Return the pod of each move; one that stops on its way is there twice."""
+    """Return the pod of each move; a pod that hops is listed twice."""
     return [move.pod for unit in units for move in unit.moves]
 
 
 def _units(draft: PlanDraft, view: PlanView, proposal: Proposal) -> list[MoveUnit]:
-    """Make one unit of the members of a group, and one of each other pod."""
+    """Return one unit per group, and one per pod without a group."""
     grouped: dict[str | int, list[PlannedMove]] = {}
     for proposed in proposal.moves:
         group = draft.groups.of(proposed.pod)
@@ -370,8 +373,6 @@ def _units(draft: PlanDraft, view: PlanView, proposal: Proposal) -> list[MoveUni
 
 
 def _refused_by_groups(draft: PlanDraft, view: PlanView, units: Sequence[MoveUnit]) -> _Refused | None:
-    policy = draft.policy
-    most = min(policy.max_concurrent_migrations, policy.max_reschedule_pods, MAX_GROUP_SIZE)
     for unit in units:
         if not unit.group:
             continue
@@ -379,8 +380,7 @@ def _refused_by_groups(draft: PlanDraft, view: PlanView, units: Sequence[MoveUni
         if missing:
             names = ", ".join(draft.snapshot.pods.records[pod].key for pod in sorted(missing)[:3])
             return _Refused(Reason.GROUP_INCOMPLETE, f"{names} must move with it", unit.group)
-        if len(unit.moves) > most:
-            detail = f"its group has {len(unit.moves)} pods that move together; the limit is {most}"
+        if detail := group_too_large(len(unit.moves), draft.policy):
             return _Refused(Reason.GROUP_TOO_LARGE, detail, unit.group)
         for budget, needed, allowed in draft.limits.demand(unit).disruptions:
             if needed > allowed:

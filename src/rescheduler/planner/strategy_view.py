@@ -42,7 +42,7 @@ __all__ = ["PlanDraft", "PlanView"]
 
 
 _MOST_ASKED = 10_000
-"""Nodes that are asked, per plan, why they don't take a pod that has no target: each answer takes time."""
+"""The most nodes per plan for which the planner explains why a pod without a target can't go there."""
 
 
 class PlanDraft:
@@ -75,28 +75,28 @@ class PlanDraft:
         self.rejections = RejectionLog()
         self.queue = queue
         self.room = policy.max_reschedule_pods - sum(queue.by_namespace.values())
-        """Moves that may be added if everything that is queued counts: the queue must not grow with every
-        check. Below 0 if what is guaranteed to others has been added nevertheless."""
+        """The moves that may still be added. Queued migrations count, so that the queue does not grow with
+        every check. Below 0 if moves were added that are guaranteed to a strategy."""
         self.used: Counter[str] = Counter()
         """Moves in this plan, by strategy."""
         self.reserved = 0
         """The part of the room that is reserved for strategies that have not been asked yet."""
         self.held_namespaces = held_namespaces
-        """The namespaces whose pods stay where they are for now, because their migrations keep failing."""
+        """The namespaces whose pods stay for now, because their migrations keep failing."""
         self.in_window = in_window
         self.moved: set[int] = set()
-        """Pods that this plan moves: each once, unless it is in `may_move_again`."""
+        """The pods that this plan moves: each once, unless it is in `may_move_again`."""
         self.may_move_again: set[int] = set()
         """The moved pods that may be moved once more."""
         self.being_emptied: Flags = nodes_being_emptied(snapshot, policy)
         """[node]: in maintenance, or cordoned by this plan. No pod is sent there."""
         self.open: Flags = open_nodes(snapshot, policy)
-        """[node]: those that may be a target before anything is planned."""
+        """[node]: may be a target before anything is planned."""
         self.selected_nodes = _matching_nodes(snapshot, policy.node_selector)
-        """[node]: those that the profile selects."""
+        """[node]: the profile selects it."""
         self.last_choice = LastChoiceNodes(snapshot, policy)
         self.cordoned: Flags = ~snapshot.nodes.schedulable
-        """[node]: by now, or by this plan, whose cordons come before its moves."""
+        """[node]: is cordoned now, or by this plan, which cordons before it moves."""
         if before is not None:
             self.being_emptied |= before.being_emptied
             self.cordoned |= before.cordoned
@@ -106,12 +106,12 @@ class PlanDraft:
         self.eligibility = {urgent: eligible(urgent=urgent) for urgent in (False, True)}
         self.for_failing_pods = eligible(urgent=True, recovering=True)
         self.allowance = self.eligibility[False].allowance
-        """Moves that are allowed in this hour; those of the plan count."""
+        """The moves that are allowed in this hour, including those of the plan."""
         before_this = (move.pod for unit in self.units_before for move in unit.moves)
         self.allowance.plan(before_this, of_other_profile=True)
         self.limits = WaveLimits(snapshot, policy, self.eligibility[False].budgets)
         self.why_no_target: dict[int, str] = {}
-        """What forbids each node to the pods of a class that found no target, in words."""
+        """The message for each pod class without a target: what forbids each node."""
 
     @property
     def failing_pods(self) -> FailingPods:
@@ -136,7 +136,7 @@ class PlanDraft:
             # Queued migrations of each namespace count when namespaces take turns.
             return max(0, self.slots_left - self.reserved)
         if traits.urgent:
-            # Maintenance does not wait until what others have asked for has begun.
+            # Maintenance does not wait for queued migrations of other strategies.
             guaranteed = reserved_slots(self.policy.max_reschedule_pods) - self.queue.maintenance
             return max(0, min(self.slots_left, max(self.room, guaranteed - self.used[strategy.name])))
         return max(0, min(self.slots_left, self.room) - self.reserved)
@@ -146,7 +146,7 @@ class PlanDraft:
 
 
 class PlanView:
-    """The view of one strategy; the planner also uses it to check proposals."""
+    """The view that one strategy gets; the planner also checks proposals with it."""
 
     def __init__(self, draft: PlanDraft, strategy: Strategy, heat: HotNodeHistory | None = None) -> None:
         self.snapshot = draft.snapshot
@@ -167,7 +167,7 @@ class PlanView:
     @property
     def open(self) -> Flags:
         found = self._draft.open & ~self._draft.being_emptied
-        # What has to leave may go anywhere: the scheduler's rules decide.
+        # A pod that has to leave may go to any node that the scheduler's rules allow.
         return found if self._urgent else found & self._draft.selected_nodes
 
     def is_open(self, node: int) -> bool:
@@ -190,13 +190,13 @@ class PlanView:
 
     @property
     def stops(self) -> Flags:
-        """Return the nodes where a pod may stop on its way: those that the strategy could also send it to."""
+        """Return the nodes where a pod may hop: those that the strategy may also send it to."""
         return self.open if self._urgent else self.open & self.nodes
 
     @property
     def room(self) -> int:
-        # Outside the windows nodes may still be cordoned and uncordoned: that is not a move. Nor do pods
-        # that fail wait for a window: they serve no traffic until they are elsewhere.
+        # Outside the windows, nodes may still be cordoned and uncordoned, because that moves no pod. Failing
+        # pods don't wait for a window, because they serve no traffic where they are.
         room = self._draft.room_for(self.strategy) if self._may_move_now else 0
         allowed = None if self._urgent else self._draft.allowance.total_left
         return room if allowed is None else min(room, allowed)
@@ -240,7 +240,7 @@ class PlanView:
                 )
 
     def _turns(self, waiting: Sequence[int], moved: Sequence[int], free: int) -> NamespaceTurns[int]:
-        """`moved` are those that the plan has taken already."""
+        """Return the turns of the waiting pods; `moved` are the pods that the plan already moves."""
         records, slots = self.snapshot.pods.records, self.policy.max_reschedule_pods
         has = Counter(self._draft.queue.by_namespace)
         has.update(records[pod].namespace for pod in moved)
@@ -248,7 +248,7 @@ class PlanView:
         for pod in waiting:
             by_namespace.setdefault(records[pod].namespace, []).append(pod)
         share = share_of_each(slots, len({*by_namespace, *has}))
-        # Where there are more namespaces than moves, others go first in the next check.
+        # If there are more namespaces than moves, each check starts with other namespaces.
         check = int(self.snapshot.taken_at_s // self.policy.rescheduling_interval.total_seconds())
         return NamespaceTurns(by_namespace, has, slots=self.room, free=free, share=share, first=check * slots)
 
@@ -268,7 +268,8 @@ class PlanView:
         return Rejection(record.key, Reason.NAMESPACE_HELD, record.namespace, detail)
 
     def _spent(self, pod: int) -> Rejection | None:
-        """With the moves that the plan has by now."""
+        """Return the rejection if the hourly limit is reached, including the moves that are already
+        planned."""
         spent = None if self._urgent else self._draft.allowance.spent(pod)
         if spent is None:
             return None
@@ -281,13 +282,13 @@ class PlanView:
     def targets(self, pod: int) -> Flags:
         try:
             stays = self.handover(pod).source_stays
-        except ValueError:  # there is no way to move it, so there is nowhere to
+        except ValueError:  # no handover is possible, so no node is a target
             return np.zeros(len(self.nodes), np.bool_)
         found = self.placement.fits(pod, source_stays=stays) & self.open
-        # Where pods of its workload fail, it would hardly run at all: that counts most.
+        # Nodes where pods of its workload fail are avoided first: it would probably fail there, too.
         for last_choice in self._last_choices(pod):
             found = preferred(found, last_choice)
-        # The scheduler ignores what a pod leaves behind, but TopologySpread would have to repair it.
+        # The scheduler ignores the spread of the pods that stay, but TopologySpread would have to repair it.
         return found if self._urgent else found & self.placement.keeps_spread(pod)
 
     def _last_choices(self, pod: int) -> Iterator[Flags]:
@@ -297,8 +298,7 @@ class PlanView:
         yield self._draft.last_choice.of(tolerations, balancing=self._balances)
 
     def _last_resort_nodes(self, pod: int) -> Flags | None:
-        """Return [node]: the last places to try, because pods of its workload fail there, or its own copy
-        did."""
+        """Return [node]: to be used last, because pods of its workload, or its own copy, failed there."""
         found = self.failing_pods.last_resort_nodes(int(self.snapshot.pods.workload[pod]))
         failed_on = self.snapshot.failed_on.get(self.snapshot.pods.records[pod].uid)
         if failed_on is None:

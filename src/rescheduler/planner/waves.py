@@ -1,11 +1,11 @@
-"""Order chosen moves into waves: moves of one wave run at the same time.
+"""Order selected moves into waves: moves of one wave run at the same time.
 
 The moves of a wave finish in an unknown order, so each must fit before the others start, while all copies
 run beside their sources, and after others have finished. A wave starts when the waves before it have
 finished.
 
-Moves always fit one after the other in the order in which they were chosen. To run more of them at the
-same time, later moves may overtake earlier ones that can't start yet; if that leads to a dead end, the
+The moves fit one after the other in the order in which they were selected. To run more of them at the same
+time, later moves may overtake earlier ones that can't start yet. If some can't be ordered that way, the
 original order is used. Limits apply in total and per node, workload and budget.
 """
 
@@ -53,9 +53,9 @@ class WaveDemand:
     nodes: frozenset[int]
     workloads: frozenset[int]
     alone: frozenset[int]
-    """Workloads of which only one pod may move at a time, whatever is configured."""
+    """Workloads of which only one pod may move at a time, regardless of the configuration."""
     disruptions: tuple[tuple[str, int, int], ...]
-    """Budget, how many of its disruptions are needed, how many it allows."""
+    """For each budget: its key, the disruptions that are needed, and those that it allows."""
 
 
 class WaveLimits:
@@ -81,8 +81,8 @@ class WaveLimits:
         )
 
     def _goes_alone(self, move: PlannedMove) -> bool:
-        """Return whether only one pod may be evicted at a time: the successor of a second would have to wait
-        for that of the first, or no budget allows more to be missing."""
+        """Return whether only one pod of the workload may be evicted at a time: no budget allows more, or its
+        StatefulSet creates the successors one after the other."""
         if move.handover is not Handover.EVICT:
             return False
         if not self._budgets.covering(move.pod):
@@ -201,7 +201,7 @@ def _dependency_of(pod_class: PodClass) -> _Dependency:
 
 
 _MAX_REFUSED_UNITS = 16
-"""Units that may turn out not to fit before a wave that has some is closed: asking the rules takes time."""
+"""After so many units that don't fit, a wave is closed if it has any: asking the rules takes time."""
 
 
 def order_into_waves(placement: Placement, units: Sequence[MoveUnit], limits: WaveLimits) -> "WaveOrder":
@@ -218,7 +218,7 @@ class WaveOrder:
     ) -> None:
         self.waves: list[list[MoveUnit]] = []
         self.placement = placement
-        """How things stand when all is done."""
+        """The placement after all moves."""
         self._limits = limits
         self._overtaking = overtaking
         self._interactions = WaveInteractions(placement.snapshot)
@@ -233,11 +233,11 @@ class WaveOrder:
 
     @property
     def left(self) -> list[MoveUnit]:
-        """Return the units for which no order was found: none, if the units were chosen one by one."""
+        """Return the units for which no order was found; none if the units were selected one by one."""
         return [demand.unit for demand in self._waiting]
 
     def _next_wave(self) -> Wave:
-        """Start the units that can start; the others keep waiting."""
+        """Return the next wave: all waiting units that can start now."""
         wave = Wave(self._limits)
         waiting: list[WaveDemand] = []
         refused_units = 0
@@ -257,8 +257,8 @@ class WaveOrder:
         return wave
 
     def _fits(self, unit: MoveUnit, wave: Wave) -> bool:
-        """Return whether the unit fits the wave, however far the others are, and so that the others still
-        fit."""
+        """Return whether the unit fits the wave, whichever of its units have finished, and whether these
+        units fit with it."""
         if not can_start(self.placement, unit):
             return False
         dependencies = self._interactions.depends_on(unit, wave.units)
@@ -270,7 +270,7 @@ class WaveOrder:
     def _fits_whether_others(
         self, do: Callable[[Placement, MoveUnit], None], unit: MoveUnit, others: list[MoveUnit]
     ) -> bool:
-        """`do` is what became of the others that were started: nothing, or all."""
+        """Return whether the unit can start after `do` for the others: they are withdrawn, or finished."""
         if not others:
             return True
         with self.placement.trial():

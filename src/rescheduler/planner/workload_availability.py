@@ -1,4 +1,5 @@
-"""The effects of a move on other pods: disruption budgets, ready replicas, StatefulSet order, preemption."""
+"""Find the effects of a move on other pods: disruption budgets, ready replicas, StatefulSet order,
+preemption."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ _PENDING = "Pending"
 
 
 def disruptions_left(budget: BudgetRecord) -> int:
-    """Return how many disruptions it allows now. One whose status is out of date refuses every eviction."""
+    """Return how many disruptions the budget allows now; none if its status is out of date."""
     return budget.disruptions_allowed if budget.is_current else 0
 
 
@@ -44,9 +45,9 @@ class DisruptionBudgets:
         self._snapshot = snapshot
         self._by_class: dict[int, tuple[BudgetRecord, ...]] = {}
         self._read: dict[str, list[tuple[BudgetRecord, Selector]]] = {}
-        """The budgets by namespace, with parsed selectors; filled when first needed."""
+        """The budgets by namespace, with parsed selectors; read on first use."""
         self._replicas: dict[str, int] = {}
-        """The replicas under each budget, by its key; filled when first needed."""
+        """The replicas under each budget, by its key; counted on first use."""
 
     def covering(self, pod: int) -> tuple[BudgetRecord, ...]:
         row = int(self._snapshot.pods.pod_class[pod])
@@ -59,9 +60,10 @@ class DisruptionBudgets:
         return self._by_class[row]
 
     def guarding(self, pod: int) -> tuple[BudgetRecord, ...]:
-        """Return the budgets that an eviction must respect: none for a pod that has not started.
+        """Return the budgets that the API server applies to an eviction of the pod.
 
-        Nor the one budget of a pod that is not ready, if it does not need it: as the API server has it.
+        These are none for a pod in phase Pending, and none for a pod that is not ready if its only budget
+        allows its eviction (`unhealthyPodEvictionPolicy`).
         """
         covering = self.covering(pod)
         pods = self._snapshot.pods
@@ -72,7 +74,7 @@ class DisruptionBudgets:
         return () if len(covering) == 1 and _can_do_without(covering[0]) else covering
 
     def spent_by(self, pod: int, handover: Handover) -> BudgetRecord | None:
-        """Return the budget of which the move takes one disruption while it runs.
+        """Return the budget from which the move takes one disruption while it runs.
 
         Adopt takes none: the ready copy counts as one more pod, so the source may be evicted.
         """
@@ -81,9 +83,10 @@ class DisruptionBudgets:
         return next(iter(self.guarding(pod)), None)
 
     def replicas_under(self, budget: BudgetRecord) -> int:
-        """Return how many pods the workloads under the budget should have; a pod without one counts itself.
+        """Return how many pods the workloads under the budget should have; a pod without workload counts as
+        1.
 
-        A replica that is missing now may be there in a moment: so this is what `kubectl scale` has set.
+        Missing replicas count, because they may be created at any moment.
         """
         found = self._replicas.get(budget.key)
         if found is None:
@@ -137,7 +140,7 @@ def ordinal_of(pod: PodRecord) -> int | None:
 def first_missing_ordinal(pods: Iterable[PodRecord], record: WorkloadRecord | None, now_s: float) -> int:
     """Return the smallest ordinal whose pod is missing or not available: no later pod is created before it.
 
-    Without the StatefulSet, its first pod is the first that is there.
+    If the StatefulSet is not known, ordinals start with that of the first pod.
     """
     by_number = {number: pod for pod in pods if (number := ordinal_of(pod)) is not None}
     least_s = record.min_ready_s if record is not None else 0
@@ -168,9 +171,9 @@ def _is_available(pod: PodRecord, least_s: int, now_s: float) -> bool:
 class ReplicaReadiness:
     ready: int
     unready: str
-    """The name of one that is not, the first of them; empty if all that are there are."""
+    """The name of the first pod that is not ready; empty if all existing pods are ready."""
     first_missing: int
-    """The smallest number that is missing, if the pods are those of a StatefulSet."""
+    """The smallest ordinal that is missing, for the pods of a StatefulSet."""
 
 
 class WorkloadReadiness:
@@ -206,8 +209,8 @@ class Preemption:
         self._outranked: dict[int, tuple[Flags, Ints]] = {}
 
     def by_surplus(self, row: int) -> str:
-        """Return which pod a surplus pod beside the copy could preempt; empty if none. It is for pods that
-        are about to move: their copy takes room, too."""
+        """Return which pods a surplus pod could preempt if the pod moved now; empty if none. The copy takes
+        room, too."""
         if not self._could_preempt(row):
             return ""
         placement = self._placement
@@ -222,7 +225,7 @@ class Preemption:
         return self._victims(row)
 
     def by_another(self, row: int) -> str:
-        """Return which pod one more pod like it could preempt now, with the copy where it is."""
+        """Return which pods one more pod like this could preempt now that the copy exists; empty if none."""
         if not self._could_preempt(row) or self._placement.fits_another(row).any():
             return ""
         return self._victims(row)
@@ -239,12 +242,13 @@ class Preemption:
         return int(placed.min()) if len(placed) else 0
 
     def _could_preempt(self, row: int) -> bool:
-        """Return whether any pod has a lower priority; in most clusters none has, and the check ends here."""
+        """Return whether any pod has a lower priority. In most clusters none has, so this check is done
+        first."""
         pods = self._snapshot.pods
         return int(pods.priority[row]) > self._least and not pods.records[row].shape.never_preempts
 
     def _victims(self, row: int) -> str:
-        """Return the first node by name on which pods of lower priority could be removed for it."""
+        """Return the pods of lower priority that could be preempted, on the first node where that helps."""
         snapshot = self._snapshot
         asks = snapshot.classes[snapshot.pods.pod_class[row]].asks
         has_lesser, free = self._without_lesser(int(snapshot.pods.priority[row]))

@@ -1,4 +1,4 @@
-"""CostOptimization: empty nodes that the cluster does not need, and leave them to the autoscaler."""
+"""CostOptimization: empty nodes that the cluster does not need, so that the node autoscaler removes them."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 
 def node_prices(nodes: Sequence[NodeRecord], cost: Cost) -> Floats:
-    """Return [node]; the average of the known ones where none is known, 1 for all if none is known at all."""
+    """Return [node]: the price. A node of unknown price gets the average, or 1 if no price is known."""
     found = [_price(node, cost) for node in nodes]
     known = [price for price in found if price is not None]
     otherwise = sum(known) / len(known) if known else 1.0
@@ -64,11 +64,11 @@ def _number(text: str) -> float | None:
 
 
 _SHORTAGES = ("Insufficient ", "Too many pods")
-"""Words in the scheduler's message that mean a full node."""
+"""Texts in the scheduler's message that mean that nodes are full."""
 
 
 def unschedulable_pods(snapshot: Snapshot) -> list[int]:
-    """Return the pods for which the scheduler found no node, highest priority first, as it takes them."""
+    """Return the pods for which the scheduler found no node, the highest priority first, as it does."""
     pods = snapshot.pods
     unscheduled = np.flatnonzero(pods.node == NO_ROW).tolist()
     waiting = [pod for pod in unscheduled if _is_unschedulable(pods.records[pod])]
@@ -83,7 +83,7 @@ def _is_unschedulable(pod: PodRecord) -> bool:
 
 
 def lacks_room(view: View, pod: int) -> bool:
-    """Return whether the scheduler says so, and there is a node that is large enough at all."""
+    """Return whether the scheduler reports full nodes, and some node is large enough for the pod if empty."""
     condition = view.snapshot.pods.records[pod].condition("PodScheduled")
     if condition is None or not any(words in condition.message for words in _SHORTAGES):
         return False
@@ -95,8 +95,8 @@ def nodes_to_uncordon(
 ) -> Iterator[tuple[int, int]]:
     """Yield as few of the cordoned nodes as possible, each with the first pod that needs it.
 
-    `cordoned` comes with those first that are best to reopen. A pod that fits on a node which is open, or
-    will be, needs no other: it takes its room there.
+    `cordoned` has the best nodes to uncordon first. A pod that fits on an open node, or on one that is
+    uncordoned for an earlier pod, needs no other.
     """
     placement = view.placement
     reopened: list[int] = []
@@ -123,7 +123,7 @@ def _fits_without_cordon(view: View, pod: int, node: int) -> bool:
 
 
 def _is_due_to_cordon(view: View, pod: int, node: int, rule: SchedulerRule) -> bool:
-    """Return whether the taint comes from the cordon: then it is not the node's own."""
+    """Return whether the refusal is only due to the cordon, or to the taint that comes with it."""
     if rule is SchedulerRule.TAINT_TOLERATION:
         taints = view.snapshot.nodes.records[node].taints
         tolerations = view.snapshot.pods.records[pod].constraints.tolerations
@@ -132,19 +132,19 @@ def _is_due_to_cordon(view: View, pod: int, node: int, rule: SchedulerRule) -> b
 
 
 _LATE = 1.0
-"""How much room of an average node it is worth that a target is emptied last rather than first."""
+"""How much room, in average nodes, the choice of a target gives up so that it is emptied last instead of
+first."""
 _TINY = 1e-9
 
 
 class CostOptimization:
-    """Empties the nodes that are cheapest to empty, where all their pods fit elsewhere, and which a node
-    autoscaler removes then.
+    """Empties nodes whose pods all fit elsewhere and which a node autoscaler removes when they are empty.
 
-    Cheapest is what takes the fewest moves for the price that it saves. An emptied node stays cordoned for
-    the autoscaler, until a pod can't be scheduled for lack of room: then it is opened again, and nothing is
-    emptied as long as pods wait. A node is emptied in one plan or, if it has more pods than one plan may
-    move, in several; it is finished before another is begun. Nodes that are empty anyway are neither
-    cordoned (they are the room for what comes next) nor filled.
+    Nodes that need the fewest moves for the price that they save come first. An emptied node stays cordoned
+    until the autoscaler removes it. If a pod can't be scheduled for lack of room, the node is uncordoned, and
+    no node is emptied while pods wait. A node is emptied in one plan or, if it has more pods than one plan
+    may move, in several; the next node starts when it is finished. Nodes that are already empty are neither
+    cordoned, because new pods may need them, nor filled.
     """
 
     name: ClassVar[str] = "CostOptimization"
@@ -164,8 +164,8 @@ class CostOptimization:
             if not removed[node]:
                 why = view.autoscalers.removal_of(view.snapshot.nodes.records[node]).why
                 yield NodeProposal(node, NodeChange.UNCORDON, f"no component would remove it: {why}")
-        begun = [node for node in cordoned if removed[node]]
-        yield from _Consolidation(view, prices, removed).proposals(begun)
+        started = [node for node in cordoned if removed[node]]
+        yield from _Consolidation(view, prices, removed).proposals(started)
 
     def _cordoned_by_us(self, view: View, prices: Floats) -> list[int]:
         """Return the nodes that we cordoned, cheapest first."""
@@ -179,7 +179,7 @@ class CostOptimization:
 
 
 def _removed_once_empty(view: View) -> Flags:
-    """Return [node]: whether some component removes it once it is empty. Reports the others."""
+    """Return [node]: some component removes it once it is empty. Report the other nodes."""
     autoscalers, records = view.autoscalers, view.snapshot.nodes.records
     removals = [autoscalers.removal_of(node) for node in records]
     if not autoscalers.evidence:
@@ -200,14 +200,15 @@ class _Consolidation:
         self.occupied = _movable_pod_counts(view) > 0
         self.order = _consolidation_order(view, prices, removed)
         self.turn = np.ones(len(prices))
-        """[node]: when it would be emptied, from 0 to 1."""
+        """[node]: its position in the order of emptying, from 0 to 1."""
         self.turn[self.order] = np.linspace(0, 1, len(self.order))
         self.unplaceable: set[int] = set()
-        """Pod classes that have no place elsewhere: while others move in there won't be more."""
+        """Pod classes without a target. They won't get one later, because moves only take room."""
 
-    def proposals(self, begun: Sequence[int]) -> Iterator[Proposal | NodeProposal]:
-        """Propose first what earlier plans began: a node that is half empty saves nothing."""
-        for node in (*begun, *self.order):
+    def proposals(self, started: Sequence[int]) -> Iterator[Proposal | NodeProposal]:
+        """Propose nodes that earlier plans started to empty first: a node that is half empty saves
+        nothing."""
+        for node in (*started, *self.order):
             if self.view.room <= 0:
                 return
             moves = self._proposed_moves(node)
@@ -215,28 +216,27 @@ class _Consolidation:
                 continue
             if len(moves) <= self.view.room:
                 yield Proposal(tuple(moves))
-                if node not in begun and self.view.placement.position[moves[0].pod] != node:
+                if node not in started and self.view.placement.position[moves[0].pod] != node:
                     yield self._cordon(node, len(moves))
-            elif node in begun or len(moves) > self.view.most_moves:
-                # Too many for any one plan: cordoned, so that the next plan goes on with what is left.
-                if node not in begun:
+            elif node in started or len(moves) > self.view.most_moves:
+                # Too many for one plan: cordon the node, so that the next plan continues.
+                if node not in started:
                     yield self._cordon(node, len(moves))
                 if self.view.open[node]:
-                    continue  # it may not be closed, so it would fill up again
+                    continue  # the cordon was not accepted, so the node would fill up again
                 yield from (Proposal((move,)) for move in moves[: self.view.room])
             else:
                 return
 
     def _proposed_moves(self, node: int) -> list[ProposedMove]:
-        """Return moves of all its pods to other nodes; none if one of them must stay, or there is none to
-        move."""
+        """Return moves of all its pods to other nodes; none if one of them must stay or none has to move."""
         pods = self.view.snapshot.pods
         tenants = [pod for pod in self.view.placement.pods_on(node) if not belongs_to_node(pods.records[pod])]
         if not all(self._may_fit_elsewhere(pod) for pod in tenants):
             return []
         units = complete_units(self.view, tenants)
         if sorted(pod for unit in units for pod in unit) != tenants:
-            return []  # some would bring along others of their group, who are well where they are
+            return []  # members of a group on other nodes would have to move, too
         places = find_targets(
             self.view, units, self._choice, lambda pod: self._allowed(pod) & self._worth_filling(node)
         )
@@ -262,13 +262,12 @@ class _Consolidation:
         return allowed
 
     def _worth_filling(self, node: int) -> Flags:
-        """Return whether the node is worth filling: an empty one saves as much, unless it is cheaper to
-        keep."""
+        """Return [node]: may be filled to empty this node. An empty node qualifies only if it is cheaper."""
         cheaper: Flags = self.prices < self.prices[node]
         return self.occupied | cheaper
 
     def _choice(self, view: View, pod: int, nodes: Indices) -> int:
-        """Choose the tightest node, but prefer one that is emptied late or never."""
+        """Return the tightest node, but prefer nodes that are emptied late or never."""
         return int(nodes[(free_after(view, pod, nodes) - _LATE * self.turn[nodes]).argmin()])
 
     def _proposed_move(self, node: int, pod: int, target: int, share: float) -> ProposedMove:
@@ -285,7 +284,7 @@ class _Consolidation:
 
 
 def _movable_pod_counts(view: View) -> Floats:
-    """Return [node]: the number of pods that don't belong to the node, judged by their workload."""
+    """Return [node]: how many pods don't belong to the node, according to their workload."""
     snapshot = view.snapshot
     of_nodes = [row for row, workload in enumerate(snapshot.workloads) if workload.kind in NODE_BOUND_KINDS]
     position = view.placement.position
@@ -294,7 +293,7 @@ def _movable_pod_counts(view: View) -> Floats:
 
 
 def _consolidation_order(view: View, prices: Floats, removed: Flags) -> list[int]:
-    """Return the nodes that might be emptied, those first that take the fewest moves for what they save."""
+    """Return the nodes that may be emptied, those with the fewest moves for their price first."""
     snapshot = view.snapshot
     tenants = _movable_pod_counts(view)
     size = (snapshot.nodes.allocatable / average_node(snapshot.nodes)).sum(axis=1)
@@ -305,8 +304,8 @@ def _consolidation_order(view: View, prices: Floats, removed: Flags) -> list[int
 
 
 def _ceilings(view: View) -> dict[int, Floats]:
-    """Return the load that a target may have, by resource [node]: the threshold if ResourceOptimization is
-    enabled."""
+    """Return the maximum load of a target, by resource: [node]. It is the threshold if ResourceOptimization
+    is enabled."""
     percent = {CPU: 100.0, MEMORY: 100.0}
     if "ResourceOptimization" in view.policy.enabled_strategies:
         percent = {CPU: view.policy.cpu_threshold, MEMORY: view.policy.memory_threshold}

@@ -1,13 +1,11 @@
-"""How the moves of one check are shared: between namespaces, and between failing pods and everything else.
+"""Share the moves of one check between namespaces, and between failing pods and all others.
 
     slots      `maxReschedulePods`: moves that one plan may have
     queued     migrations that wait for their turn; they count as moves that their namespace has already
 
 Namespaces take turns, the one with the fewest moves first, so that none has to wait because another one asks
-for more. What waits in the queue counts, but not against others: however many moves of one namespace wait,
-every other one gets its part (`slots` divided by the number of namespaces, and at least one move).
-
-All of it is arithmetic: no clock, no cluster.
+for more. Queued moves count only against their own namespace: however many of them one namespace has, every
+other one gets its share (`slots` divided by the number of namespaces, and at least one move).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,13 +38,13 @@ NOTHING_QUEUED = QueuedMigrations({})
 
 
 def reserved_slots(slots: int) -> int:
-    """Return how many moves of a check are reserved for others if failing pods, or less urgent moves, need
-    all."""
+    """Return how many moves of a check are reserved for others if failing pods, or less urgent moves, could
+    use them all."""
     return (slots + 1) // 2
 
 
 def share_of_each(slots: int, namespaces: int) -> int:
-    """Return the share that every namespace may have, whatever the others have."""
+    """Return how many moves every namespace may have, regardless of the others."""
     return max(1, slots // max(1, namespaces))
 
 
@@ -89,7 +87,7 @@ class NamespaceTurns(Generic[T]):
         return None
 
     def answer(self, moves: int) -> None:
-        """Record how many moves came of the proposal that `next` returned; 0 if it was refused."""
+        """Record how many moves resulted from the item that `next` returned; 0 if they were refused."""
         count, place, name = self._heap[0]
         self._slots -= moves
         self._free -= moves

@@ -37,7 +37,7 @@ __all__ = ["Evacuation", "NodeMaintenance", "backtrack_targets"]
 
 _MOST_PODS = 24
 _TRIES = 4_000
-"""How many times a pod is put somewhere. Both bound the time: what takes more has rarely a solution."""
+"""How many placements to try. Both limits bound the time; larger problems rarely have a solution."""
 
 
 def backtrack_targets(
@@ -60,7 +60,7 @@ class _Backtracking:
     def place(self, pods: frozenset[int]) -> bool:
         if not pods:
             return True
-        # Who has the fewest places left goes first: if that is none, all that follows would be in vain.
+        # Place the pod with the fewest possible nodes first: if it has none, the search ends at once.
         places = {pod: np.flatnonzero(self.allowed(pod)).tolist() for pod in sorted(pods)}
         pod = min(places, key=lambda each: (len(places[each]), each))
         for node in self._fullest_first(places[pod]):
@@ -90,7 +90,7 @@ class NodeMaintenance:
 
     name: ClassVar[str] = "NodeMaintenance"
     state: ClassVar[str] = "in maintenance"
-    """What is said of such a node."""
+    """The words for such a node in messages."""
 
     def __init__(self, only: Collection[str] | None = None) -> None:
         """Limit the strategy to the nodes in `only`, for a drain."""
@@ -99,7 +99,8 @@ class NodeMaintenance:
     def propose(self, view: View) -> Iterator[Proposal | NodeProposal]:
         leaving: list[int] = []
         for node, record in enumerate(view.snapshot.nodes.records):
-            # Who names a node wants to know why its pods stay if it is not selected.
+            # A node that the user names is planned even if it is not selected: the plan says why its pods
+            # stay.
             if not (view.nodes[node] if self._only is None else record.name in self._only):
                 continue
             why, may_move = self.emptied_because(view, record)
@@ -114,17 +115,17 @@ class NodeMaintenance:
                 and self.may_return(view, record)
             ):
                 yield NodeProposal(node, NodeChange.UNCORDON, f"no longer {self.state}")
-        # Also of pods that stay: what keeps them is noted for the plan.
+        # `may_move` records the reason for each pod that stays.
         movable = [pod for pod in leaving if view.may_move(pod)]
         yield from _moves(view, movable, self.state)
 
     def emptied_because(self, view: View, node: NodeRecord) -> tuple[str, bool]:
-        """Return why the node has to be emptied, empty if it has not, and whether pods may leave now."""
+        """Return why the node has to be emptied (empty if it has not), and whether pods may leave now."""
         del view
         return self.state if in_maintenance(node) else "", True
 
     def may_return(self, view: View, node: NodeRecord) -> bool:
-        """Return whether a node that need not be emptied any more is put back into service now."""
+        """Return whether a node that need not be emptied any more may be uncordoned now."""
         del view, node
         return True
 
@@ -132,9 +133,9 @@ class NodeMaintenance:
 class Evacuation(NodeMaintenance):
     """Empties nodes that give a signal of `evacuateOn`, in the same way.
 
-    The strategy is active whenever `evacuateOn` has entries, or had some and a node is still cordoned for
-    them; it need not be enabled. If every node gives a signal, it cordons none: nothing could be scheduled
-    any more.
+    The strategy need not be enabled: it is active while `evacuateOn` has entries, and while a node is still
+    cordoned because of earlier entries. If every node gives a signal, it cordons none, because no pod could
+    be scheduled any more.
     """
 
     name: ClassVar[str] = EVACUATION
@@ -190,7 +191,7 @@ def _interleaved(
 
 
 def _in_feasible_order(view: View, units: list[PodUnit], targets: dict[int, int]) -> Iterator[PodUnit]:
-    """Yield the moves in turn; some must wait until others are made, as with spread constraints."""
+    """Yield the units in an order that fits; with spread constraints, some must wait for others."""
     progress = True
     while progress:
         asked, units, progress = units, [], False
@@ -219,7 +220,7 @@ def _find_targets(view: View, units: list[PodUnit]) -> TargetAssignment:
 
 
 def _last_resort(view: View, unit: PodUnit, gain: float, state: str) -> Iterator[Proposal]:
-    """Propose a place that the moves so far have left, or one that a displacement frees."""
+    """Propose a target that is still free, or one that a displacement frees; otherwise report the pods."""
     pod = unit[0]
     alone = len(unit) == 1
     if alone and view.room > 0 and (nodes := np.flatnonzero(view.targets(pod))).size:

@@ -31,20 +31,20 @@ from rescheduler.strategies.target_search import (
 __all__ = ["PlacementDrift"]
 
 _CONDITION_TAINTS: Final = "node.kubernetes.io/"
-"""The control plane adds these taints for a time: cordoned, not ready, out of memory."""
+"""The prefix of temporary taints from the control plane: cordoned, not ready, out of memory."""
 _MOST_UNPLACED: Final = 300
-"""Pods for which a target is searched in vain, per check: each search takes time."""
+"""After so many pods without a target, a check stops searching: each search takes time."""
 _MOST_SCORED: Final = 1000
-"""Classes of pods on a node for which all nodes are scored, per check: each takes time."""
+"""For how many pairs of pod class and node a check scores all nodes: each takes time."""
 
 
 class PlacementDrift:
     """Moves pods off nodes that taints, node selector or node affinity forbid to them today.
 
-    Rules hold when a pod is scheduled; later, labels and taints change. A pod moves only if it has a target
-    that every rule allows, and the target is held for it, so no pod is evicted again and again. With
-    `preferences` pods also move to nodes that the scheduler would score higher by `minGain`, if nothing that
-    they prefer gets worse. That is why moves for preferences come to an end, too.
+    Rules are checked when a pod is scheduled; later, labels and taints change. A pod moves only if it has a
+    target that every rule allows, and the target is reserved for it, so no pod is evicted repeatedly. With
+    `preferences`, pods also move to nodes that the scheduler would score higher by `minGain`, if nothing that
+    they prefer gets worse. So moves for preferences come to an end, too.
     """
 
     name: ClassVar[str] = "PlacementDrift"
@@ -72,7 +72,7 @@ def _leave_forbidden_nodes(view: View, survey: "_DriftSurvey") -> Iterator[Propo
     no_target: set[tuple[int, int]] = set()
     unplaced = 0
     while waiting and view.room > 0 and unplaced < _MOST_UNPLACED:
-        # As many as the plan has room for, so that the hardest of them choose first.
+        # Take as many as the plan has room for; among these, the hardest to place choose first.
         batch, waiting = waiting[: view.room], waiting[view.room :]
         hopeful = [unit for unit in batch if all(survey.kind(pod) not in no_target for pod in unit)]
         found = find_targets(view, hopeful, survey.best_target)
@@ -89,7 +89,7 @@ def _leave_forbidden_nodes(view: View, survey: "_DriftSurvey") -> Iterator[Propo
 
 
 def _in_order_of_targets(units: Sequence[PodUnit], targets: dict[int, int]) -> list[PodUnit]:
-    """Return the units that have targets, in the order in which these were found: each step fits."""
+    """Return the units with targets, in the order in which the targets were found: each move fits then."""
     place = {pod: number for number, pod in enumerate(targets)}
     return sorted((unit for unit in units if unit[0] in place), key=lambda unit: place[unit[-1]])
 
@@ -98,13 +98,13 @@ def _in_order_of_targets(units: Sequence[PodUnit], targets: dict[int, int]) -> l
 
 
 def _follow_preferences(view: View, survey: "_DriftSurvey") -> Iterator[Proposal]:
-    in_vain: set[tuple[int, int]] = set()
+    without_gain: set[tuple[int, int]] = set()
     for pod in survey.candidates():
         if view.room <= 0:
             return
-        # Pods of one class on one node are alike: what is no target for one is none for the next.
+        # Pods of one class on one node have the same targets.
         kind = int(view.snapshot.pods.pod_class[pod]), int(view.placement.position[pod])
-        if kind in in_vain or not view.may_move(pod):
+        if kind in without_gain or not view.may_move(pod):
             continue
         if len(view.moves_with(pod)) > 1:
             view.report_staying(pod, "GroupIncomplete", "its whole group would have to move")
@@ -112,7 +112,7 @@ def _follow_preferences(view: View, survey: "_DriftSurvey") -> Iterator[Proposal
         preferred = survey.preference_gains(pod)
         wanted = preferred.gains >= survey.min_gain
         if not wanted.any() or not (allowed := wanted & view.targets(pod) & survey.keeps_load(pod)).any():
-            in_vain.add(kind)
+            without_gain.add(kind)
             continue
         best = allowed & (preferred.gains >= preferred.gains[allowed].max())
         target = least_loaded(view, pod, np.flatnonzero(best))
@@ -121,14 +121,14 @@ def _follow_preferences(view: View, survey: "_DriftSurvey") -> Iterator[Proposal
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PreferenceGains:
-    """How much better off a pod would be on each node, by what it prefers."""
+    """How much each node would suit the preferences of a pod better than its own."""
 
     source: int
     scores: Sequence[NodeScores]
 
     @property
     def gains(self) -> Floats:
-        """Return [node]: the gain as a share of the highest score; below 0 where something gets worse."""
+        """Return [node]: the gain as a share of the highest score; -1 if any preference gets worse."""
         total = np.zeros(len(self.scores[0].score))
         worse = np.zeros(len(total), np.bool_)
         for each in self.scores:
@@ -158,11 +158,11 @@ class _DriftSurvey:
         self._setting = view.policy.placement_drift
         self.min_gain = max(self._setting.min_gain, view.policy.min_gain)
         self._rows: Indices = unbound_pods(view)
-        """Pods that may have drifted."""
+        """The pods that may have drifted."""
         self._classes: Ints = np.unique(view.snapshot.pods.pod_class[self._rows]).astype(np.int64)
 
     def kind(self, pod: int) -> tuple[int, int]:
-        """Return the same for pods that have the same targets."""
+        """Return a key that is equal for pods with the same targets."""
         number = int(self.view.snapshot.pods.pod_class[pod])
         pod_class = self.view.snapshot.classes[number]
         affinity = pod_class.affinity
@@ -176,7 +176,7 @@ class _DriftSurvey:
     def forbidden(self) -> dict[int, str]:
         """Return the pods that must leave their node, with the reason."""
         pods, position = self.view.snapshot.pods, self.view.placement.position
-        # Many classes have the same rules, so the answers are few: [rules, node].
+        # Many classes share their rules, so there are few different masks: [rules, node].
         numbers = np.full(len(self.view.snapshot.classes), NO_ROW)
         masks: list[Flags] = []
         by_rules: dict[tuple[int, ...], int] = {}
@@ -212,7 +212,7 @@ class _DriftSurvey:
         return f"{record.name} is no longer allowed: {', '.join(details)}" if details else ""
 
     def best_target(self, view: View, pod: int, nodes: Indices) -> int:
-        """Return the node that it prefers, of those where it may go, and the least loaded of several."""
+        """Return the node that the pod prefers most; the least loaded of several."""
         if self._setting.preferences:
             total = np.zeros(len(view.snapshot.nodes), np.int64)
             for each in self._scores(pod):
@@ -223,7 +223,7 @@ class _DriftSurvey:
     # -- preferences
 
     def candidates(self) -> list[int]:
-        """Return the pods that would be better off elsewhere if there were room, the most gain first.
+        """Return the pods that prefer another node, whether or not it has room, the highest gain first.
 
         Namespaces take turns: pods state their preferences themselves, and may state many.
         """
@@ -237,9 +237,9 @@ class _DriftSurvey:
         return interleave_namespaces(ordered, lambda pod: pods.records[pod].namespace)
 
     def _improvable(self) -> list[list[int]]:
-        """Return the pods that may be better off elsewhere; those of one class on one node together.
+        """Return the pods that may prefer another node, grouped by pod class and node.
 
-        If they are too many for one check, others come first in the next one.
+        If there are too many groups for one check, the next check starts with others.
         """
         pods, position = self.view.snapshot.pods, self.view.placement.position
         order = self._rows[np.lexsort((position[self._rows], pods.pod_class[self._rows]))]
@@ -255,7 +255,7 @@ class _DriftSurvey:
         return in_turn(self.view, list(alike.values()), _MOST_SCORED)[:_MOST_SCORED]
 
     def _may_gain(self, number: int, group: Indices) -> Flags:
-        """Return [pod of the group], all of that class: whether it may be better off on another node."""
+        """Return [pod of the group]: the pod may prefer another node. All pods are of that class."""
         wanted, position = self._setting.preferences, self.view.placement.position[group]
         preferences = self.view.placement.preferences(number)
         open_to = self._open_to(int(group[0]))
@@ -281,8 +281,7 @@ class _DriftSurvey:
 
     @cached_property
     def _duplicates(self) -> Flags:
-        """Return [pod]: whether a pod of the same workload was on the same node when the strategy was
-        asked."""
+        """Return [pod]: another pod of its workload is on the same node, when first called."""
         pods = self.view.snapshot.pods
         found = np.zeros(len(pods), np.bool_)
         if Preference.DUPLICATES in self._setting.preferences:
@@ -295,7 +294,7 @@ class _DriftSurvey:
         return found
 
     def _siblings(self, pod: int) -> Floats:
-        """Return [node]: how many other pods of its workload are there."""
+        """Return [node]: how many other pods of its workload the node has."""
         workload = int(self.view.snapshot.pods.workload[pod])
         siblings = self._by_workload.of(workload) if workload != NO_ROW else np.zeros(0, np.int32)
         nodes = self.view.placement.position[siblings[siblings != pod]]
@@ -314,8 +313,10 @@ class _DriftSurvey:
         return prices if np.ptp(prices) > 0 else None
 
     def _open_to(self, pod: int) -> Flags:
-        """Return [node]: where taints, selector and affinity let it go, whether or not there is room: scores
-        are normalized among these, so that they don't change with every pod that comes or goes."""
+        """Return [node]: taints, node selector and affinity allow it, whether or not it has room.
+
+        Scores are normalized over these nodes, so that they don't change with every pod that comes or goes.
+        """
         found = self.view.open
         for rule in self.view.placement.node_rules(int(self.view.snapshot.pods.pod_class[pod])):
             if rule is not None:
@@ -323,10 +324,10 @@ class _DriftSurvey:
         return found
 
     def keeps_load(self, pod: int) -> Flags:
-        """Return [node]: where the pod gives strategies that balance load nothing to do, if there are any.
+        """Return [node]: the pod can go there without giving balancing strategies a reason to move it back.
 
-        Either the target stays less loaded than the source was, or all nodes stay below the thresholds and
-        within the imbalance that is tolerated. Otherwise two strategies could move a pod to and fro.
+        Either the target stays less loaded than the source was, or the target stays below the thresholds and
+        within `imbalanceThreshold`. Otherwise two strategies could move a pod back and forth.
         """
         view = self.view
         if not any(traits_of(name).balances for name in view.policy.enabled_strategies):
@@ -343,7 +344,7 @@ class _DriftSurvey:
 
 
 def _counts(taint: Taint, setting: PlacementDriftPolicy) -> bool:
-    """Return whether pods have to leave a node because of that taint."""
+    """Return whether pods that don't tolerate the taint have to leave."""
     if taint.key.startswith(_CONDITION_TAINTS) or taint.key in REMOVAL_TAINTS:
         return False
     if setting.included_taints and not _is_named(taint, setting.included_taints):

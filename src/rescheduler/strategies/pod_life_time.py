@@ -23,9 +23,9 @@ from rescheduler.strategies.target_search import (
 __all__ = ["PodLifeTime"]
 
 _MOST_ASKED: Final = 3000
-"""Pods that are asked whether they may move, per check: each answer takes time."""
+"""The most pods per check whose protections are checked: each check takes time."""
 _MOST_UNPLACED: Final = 100
-"""Pods for which a target is searched in vain, per check: each search takes time."""
+"""After so many pods without a target, a check stops searching: each search takes time."""
 _MINUTE: Final = timedelta(minutes=1)
 
 
@@ -61,7 +61,7 @@ class PodLifeTime:
                     view.report_no_target(each)
                 continue
             gain = 1 / len(wanted)
-            # In the order in which the targets were found: each step fits.
+            # In the order in which the targets were found, each move fits.
             yield Proposal(
                 tuple(ProposedMove(each, targets[each], _reason(view, each), gain) for each in targets)
             )
@@ -72,14 +72,14 @@ def _expired_pods(view: View) -> list[int]:
     setting, snapshot = view.policy.pod_life_time, view.snapshot
     latest_s = snapshot.taken_at_s - setting.max_pod_life_time.total_seconds()
     rows = unbound_pods(view)
-    # What this plan moves already, for whatever reason, will be a new pod.
+    # A pod that this plan already moves will be a new pod.
     stays = view.placement.position[rows] == snapshot.pods.node[rows]
     rows = rows[stays & (snapshot.pods.created_s[rows] < latest_s)]
     rows = rows[np.lexsort((rows, snapshot.pods.priority[rows], snapshot.pods.created_s[rows]))]
-    return [pod for pod in rows.tolist() if _is_meant(view, pod, setting)]
+    return [pod for pod in rows.tolist() if _is_selected(view, pod, setting)]
 
 
-def _is_meant(view: View, pod: int, setting: PodLifeTimePolicy) -> bool:
+def _is_selected(view: View, pod: int, setting: PodLifeTimePolicy) -> bool:
     """Return whether the pod is running, and the setting applies to its namespace, labels and owner."""
     record = view.snapshot.pods.records[pod]
     if record.phase != "Running" or (setting.namespaces and record.namespace not in setting.namespaces):
@@ -104,7 +104,7 @@ def _owner_kinds(view: View, pod: int) -> set[str]:
 
 
 def _movable_unit(view: View, pod: int, wanted: set[int]) -> PodUnit | None:
-    """Return the pod with those that must move with it; None if one of them may not move, or need not."""
+    """Return the pod and the members of its group; None if one of them may not or need not move."""
     if not view.may_move(pod):
         return None
     unit = view.moves_with(pod)

@@ -11,18 +11,19 @@ from rescheduler.strategies.strategy import Proposal, ProposedMove, View
 __all__ = ["ResourceOptimization", "fewest_pods_covering"]
 
 _MOST_PAIRED = 200
-"""Pods, the largest, of which pairs are tried."""
+"""Pairs are tried among so many of the largest pods."""
 
 
 def fewest_pods_covering(shares: Floats, excess: Floats, priorities: Rows) -> int | None:
-    """Return the first set of fewest pods whose shares [pod, resource] together cover the excess [resource].
+    """Return the pod to move first, so that few pods cover the excess [resource] with their shares [pod,
+    resource].
 
-    One that is enough, if there is one: the lowest priority, then the smallest. Else one of a pair that is
-    enough. Else the one that covers most. None if no pod has a share in what is exceeded.
+    If one pod is enough, it is the one with the lowest priority, then the smallest. Otherwise it is a pod of
+    a pair that is enough; otherwise the pod that covers most. None if no pod uses an exceeded resource.
     """
     exceeded = excess > 0
     shares, excess = shares[:, exceeded], excess[exceeded]
-    # What lies above the excess of a resource does not help.
+    # A share above the excess does not count.
     covered = (np.minimum(shares, excess) / excess).sum(axis=1)
     if not len(covered) or covered.max() <= 0:
         return None
@@ -50,8 +51,8 @@ _NAMES = ("cpu", "memory")
 
 
 class ResourceOptimization:
-    """Moves pods off nodes above `cpuThreshold` or `memoryThreshold` until they are below, with the fewest
-    moves, onto nodes that stay below in both. The node that is furthest above comes first."""
+    """Moves pods off nodes above `cpuThreshold` or `memoryThreshold`, with as few moves as possible, to nodes
+    that stay below both. The node that is furthest above a threshold comes first."""
 
     name: ClassVar[str] = "ResourceOptimization"
 
@@ -117,8 +118,7 @@ class _NodeLoads:
         return shares
 
     def target(self, pod: int) -> int | None:
-        """Return the node with most room left, of those that stay below the thresholds; report if there is
-        none."""
+        """Return the node that stays furthest below the thresholds; if there is none, report why."""
         allowed = self.view.targets(pod) & self.view.nodes
         if not allowed.any():
             self.view.report_no_target(pod)
@@ -133,13 +133,13 @@ class _NodeLoads:
         return best
 
     def gain(self, node: int, share: Floats) -> float:
-        """Return how much of its excess the node loses with that pod; 0 if less than `minGain`."""
+        """Return the share of its excess that the node loses with the pod; 0 if it is less than `minGain`."""
         excess = self.excess()[node]
         gain = float(np.minimum(share, excess).sum() / excess.sum())
         return gain if gain >= self.view.policy.min_gain else 0.0
 
     def reason(self, node: int, target: int) -> str:
-        """Describe the resource in which the node is furthest above its threshold, by the loads before the
+        """Return the reason with the resource that is furthest above its threshold, with loads before the
         plan."""
         before = self.view.snapshot.nodes.load[:, _WATCHED] * self._weight
         worst = int(self.excess()[node].argmax())

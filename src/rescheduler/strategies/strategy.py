@@ -54,8 +54,8 @@ class Room:
 class Proposal:
     """Moves that are accepted all together or not at all: usually one.
 
-    Several are judged by whether there is an order in which they can be made, with a stop on a third node if
-    need be: two pods may change places although neither fits before the other has left.
+    Several moves are accepted if they can be made in some order, if necessary with a hop: two pods may change
+    places although neither fits before the other has left.
     """
 
     moves: tuple[ProposedMove, ...]
@@ -65,8 +65,8 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class NodeProposal:
-    """A proposal to cordon a node, or to uncordon one that we cordoned. A node to cordon is no target any
-    more."""
+    """A proposal to cordon a node, or to uncordon one that we cordoned. Once accepted, a node to cordon is no
+    target."""
 
     node: int
     change: NodeChange
@@ -78,29 +78,29 @@ class View(Protocol):
 
     snapshot: Snapshot
     placement: Placement
-    """The placement after all moves so far. Strategies may try moves in `placement.trial()`."""
+    """The placement after all accepted moves. Strategies may try moves in `placement.trial()`."""
     policy: Policy
     nodes: Flags
-    """[node]: those that the strategy is asked to look at (`strategyNodeSelectors`). `targets` is not limited
-    to them: a strategy that balances among its nodes takes `targets(pod) & nodes`."""
+    """[node]: is considered by the strategy (`strategyNodeSelectors`). `targets` is not limited to these
+    nodes: a strategy that balances among its nodes uses `targets(pod) & nodes`."""
     hot: Flags
-    """[node]: where being too hot counts now. All of them, unless load is measured and checks before this
-    one are known: then those found too hot for `hotChecks` checks in a row. To be joined with the
-    strategy's own judgement of the present: `overloaded & view.hot`."""
+    """[node]: was too hot for `hotChecks` checks in a row. True for all nodes if load is not measured or no
+    earlier check is known. Combine it with the strategy's own check of the present: `overloaded &
+    view.hot`."""
 
     @property
     def failing_pods(self) -> FailingPods:
-        """Return which pods keep failing where they are, and which nodes are suspect for that."""
+        """Return the failing pods and the suspect nodes."""
         ...
 
     @property
     def open(self) -> Flags:
-        """Return [node]: those that may be a target at all: Ready, not cordoned, being emptied or removed."""
+        """Return [node]: may be a target: it is Ready, and not cordoned, being emptied or being removed."""
         ...
 
     @property
     def being_emptied(self) -> Flags:
-        """Return [node]: those in maintenance, evacuated, or cordoned by this plan."""
+        """Return [node]: is in maintenance, evacuated, or cordoned by this plan."""
         ...
 
     @property
@@ -110,7 +110,7 @@ class View(Protocol):
 
     @property
     def scale_down_candidates(self) -> Flags:
-        """Return [node]: those that a node autoscaler would remove next. Balancing must not fill them."""
+        """Return [node]: would be removed next by a node autoscaler. Balancing must not fill it."""
         ...
 
     @property
@@ -120,7 +120,7 @@ class View(Protocol):
 
     @property
     def most_moves(self) -> int:
-        """Return how many moves a plan may have at most, however few it has by now."""
+        """Return how many moves one plan may have, including those that it already has."""
         ...
 
     def in_fair_order(self, pods: Sequence[int]) -> Iterator[int]:
@@ -135,12 +135,12 @@ class View(Protocol):
         ...
 
     def targets(self, pod: int) -> Flags:
-        """Return [node]: where it may go: every rule, and `open`, and not where it is.
+        """Return [node]: the pod may go there: the node is `open`, not its own, and no rule forbids it.
 
-        Asked with the pod itself in the way or not, as its handover has it. Suspect nodes, and those where
-        pods of its workload keep failing, are among them only if there are no others;
-        likewise nodes that are removed soon or tainted PreferNoSchedule. Unless the strategy is
-        urgent, only where no spread constraint is left worse than it is.
+        The handover decides whether the pod itself takes room meanwhile. Suspect nodes, and nodes where pods
+        of its workload keep failing, are included only if there are no others; so are nodes that are removed
+        soon or tainted PreferNoSchedule. Unless the strategy is urgent, no target worsens a spread
+        constraint.
         """
         ...
 
@@ -149,39 +149,39 @@ class View(Protocol):
         ...
 
     def handover(self, pod: int) -> Handover:
-        """Return how it would be moved. Only for pods that may move."""
+        """Return the handover of a pod that may move. Raises `ValueError` for others."""
         ...
 
     def moves_with(self, pod: int) -> tuple[int, ...]:
-        """Return all pods that a proposal must move with this one: itself, or its group.
+        """Return all pods that a proposal must move together with this one, including itself.
 
-        Of a group, those that have to go: for an urgent strategy the members on nodes being emptied (in
-        maintenance, or cordoned by a proposal of this plan), for every other the whole group.
+        For most strategies, this is the whole group. For an urgent strategy, it is the members of the group
+        on nodes being emptied (in maintenance, or cordoned by a proposal of this plan).
         """
         ...
 
     def reserve(self, asks: Ints, node: int) -> None:
-        """Keep so much of each resource free on that node in the rest of this plan."""
+        """Keep this amount of each resource free on the node in the rest of the plan."""
         ...
 
     def report_no_target(self, pod: int) -> None:
-        """Note that the strategy wants it to move and that there is no target, with what forbids each."""
+        """Report that the strategy wants to move the pod, but no node can take it, and why not."""
         ...
 
     def report_staying(self, pod: int, reason: str, detail: str) -> None:
-        """Note that the strategy does not move a pod that an operator might expect to move."""
+        """Report why the strategy does not move a pod that an operator might expect to move."""
         ...
 
     def report_node(self, node: int | None, reason: str, detail: str) -> None:
-        """Note that the strategy leaves a node alone that an operator might expect it to change.
+        """Report why the strategy does not change a node that an operator might expect it to change.
 
-        None stands for all nodes.
+        `None` means all nodes.
         """
         ...
 
 
 class Strategy(Protocol):
-    """A strategy is made without arguments, once per check; all that it needs to know is in the view.
+    """A strategy is created without arguments, once per check; the view has everything that it needs.
 
     What the planner and the controllers must know about it is in `StrategyTraits` (`api/podmigration.py`).
     """
@@ -194,9 +194,9 @@ class Strategy(Protocol):
 
 @runtime_checkable
 class HotNodeStrategy(Protocol):
-    """A strategy that acts only on nodes that were too hot for several checks: it says which are, in this
-    check."""
+    """A strategy that acts only on nodes that were too hot for several checks; it reports the hot nodes of
+    each check."""
 
     def too_hot(self, view: View) -> Flags:
-        """Return [node]: those that would be relieved now if they stayed like this."""
+        """Return [node]: is too hot now."""
         ...

@@ -4,8 +4,8 @@ A plugin registers a class as an entry point of the group `rescheduler.strategie
 point is the name in the configuration. The class is called once per check, with its arguments if it has a
 model for them (`Args`). A plugin that can't be used takes no part, and the plan says so.
 
-A plugin runs in a thread of its own, so that one that does not return holds up nothing else. Nothing can end
-that thread, and it may still change what it was given: a plan that it has taken part in is dropped.
+A plugin runs in a thread of its own, so that one that does not return does not block anything else. Such a
+thread can't be stopped and may still change the objects that it got, so the plan is dropped and made again.
 """
 
 import contextlib
@@ -113,7 +113,8 @@ def _strategy(name: str, added: dict[str, EntryPoint], policy: Policy) -> Strate
 
 
 class UnusableStrategy:
-    """Stands for a plugin that can't be loaded: the planner reports the error as that of any strategy."""
+    """Replaces a plugin that can't be loaded, and raises the error when it is asked, so that the planner
+    reports it."""
 
     name: ClassVar[str] = ""
 
@@ -164,10 +165,11 @@ def _origin(plugin: EntryPoint) -> str:
 # -- plugins that don't return
 
 PLUGIN_TIMEOUT_S: Final = 60.0
-"""How long a plugin may compute when it is asked for proposals."""
+"""How long a plugin may run when it is asked for proposals."""
 
 _hung: Final[set[str]] = set()
-"""The strategies that took longer, for the life of the process: their code does not change before its end."""
+"""The strategies that took longer. They stay here until the process ends, because their code does not
+change."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -176,7 +178,7 @@ PluginCall = Callable[[Callable[[], Any]], Any]
 
 
 class PluginTimeout(Exception):  # noqa: N818 - says what is wrong
-    """A plugin does not return: start again, without what it may still change."""
+    """A plugin does not return. The caller must start again with new objects."""
 
 
 class HungStrategy(Exception):  # noqa: N818 - says what is wrong
@@ -190,7 +192,7 @@ class HungStrategy(Exception):  # noqa: N818 - says what is wrong
 
 @contextlib.contextmanager
 def calling_plugin(name: str) -> Iterator[PluginCall]:
-    """Yield what calls functions of this strategy; if it is a plugin, in a thread, with one timeout for all.
+    """Yield a function that calls functions of this strategy: for a plugin, in a thread, with one timeout.
 
     Raises `HungStrategy`, and a call raises `PluginTimeout`.
     """
@@ -226,7 +228,7 @@ def calling_plugin(name: str) -> Iterator[PluginCall]:
 
 
 def without_hung_plugins(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Call the function again if a plugin does not return: from then on it is left out."""
+    """Decorate a function to start again, without the plugin, if a plugin does not return."""
 
     @functools.wraps(function)
     def call_again(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -235,7 +237,7 @@ def without_hung_plugins(function: Callable[_P, _R]) -> Callable[_P, _R]:
             try:
                 return function(*args, **kwargs)
             except Exception as error:
-                # What it still changes may break what is undone on the way here, with any error.
+                # The plugin still runs and may have caused this error by changing shared objects.
                 if not isinstance(error, PluginTimeout) and len(_hung) == known:
                     raise
 

@@ -43,13 +43,13 @@ PodUnit = tuple[int, ...]
 """Pods that move together or not at all: usually one."""
 
 TargetChoice = Callable[[View, int, Indices], int]
-"""Which of the nodes where a pod may go is the best for it."""
+"""Returns the best of the nodes that a pod may go to."""
 
 _PASSES = 3
-"""A pod may have to wait for others to move: where spread counts, each of them changes what is allowed."""
+"""How often to try all pods: with spread constraints, a pod may get a target only after others have moved."""
 _RELOCATIONS = 2_000
-"""How many relocations of other pods to try in all: it limits the time, and the result only in clusters that
-are almost full."""
+"""How many relocations of other pods to try in total. This limits the time; it changes the result only in
+clusters that are almost full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def complete_units(view: View, pods: Iterable[int]) -> list[PodUnit]:
 
 
 def is_wholly_among(view: View, unit: PodUnit, wanted: Container[int]) -> bool:
-    """Return whether all pods of the unit are wanted elsewhere: no pod moves that may stay where it is."""
+    """Return whether all pods of the unit are wanted; otherwise report that the group stays."""
     if all(pod in wanted for pod in unit):
         return True
     for pod in unit:
@@ -84,8 +84,8 @@ def is_wholly_among(view: View, unit: PodUnit, wanted: Container[int]) -> bool:
 
 
 def unbound_pods(view: View) -> Indices:
-    """Return the pods on the strategy's nodes that are Ready and stay, without those that belong to their
-    node."""
+    """Return the pods on those nodes of the strategy that are Ready and not about to be removed, without pods
+    that belong to their node."""
     nodes = view.snapshot.nodes
     stays = np.array([not leaving_because(node) for node in nodes.records], np.bool_)
     sources: Flags = view.nodes & nodes.ready & ~view.being_emptied & stays
@@ -97,7 +97,7 @@ def unbound_pods(view: View) -> Indices:
 
 
 def in_turn(view: View, items: list[T], most: int) -> list[T]:
-    """Return the same items; if they are too many for one check, each check begins with others."""
+    """Return the same items; if there are too many for one check, each check starts with others."""
     if len(items) <= most:
         return items
     check = int(view.snapshot.taken_at_s // view.policy.rescheduling_interval.total_seconds())
@@ -107,26 +107,26 @@ def in_turn(view: View, items: list[T], most: int) -> list[T]:
 
 @lru_cache(maxsize=2)
 def average_node(nodes: NodeTable) -> Floats:
-    """Return [resource]: what a node has on average; never 0. Custom metrics, of which pods request nothing,
-    don't count."""
+    """Return [resource]: the average amount that a node has, never 0. Custom metrics don't count, because
+    pods don't request them."""
     average: Floats = np.maximum(nodes.allocatable.sum(axis=0) / max(len(nodes), 1), 1)
     average[len(average) - nodes.metrics :] = np.inf
     return average
 
 
 def share_of_node(view: View, pod: int) -> float:
-    """Return how much of an average node it takes, of the resource that it takes most of."""
+    """Return which share of an average node the pod requests, of its largest resource."""
     return float((view.snapshot.pods.requests[pod] / average_node(view.snapshot.nodes)).max())
 
 
 def least_loaded(view: View, pod: int, nodes: Indices) -> int:
-    """Return the node that is least loaded with the pod, so that the cluster stays even."""
+    """Return the node that is least loaded with the pod on it, so that the load stays even."""
     return int(nodes[view.placement.load_with(pod, nodes).argmin()])
 
 
 def free_after(view: View, pod: int, nodes: Indices) -> Floats:
-    """Return what each of these nodes has left with that pod on it, in average nodes, all resources
-    together."""
+    """Return how much each of these nodes has free with the pod on it, as a share of an average node, summed
+    over all resources."""
     snapshot = view.snapshot
     left = snapshot.nodes.allocatable[nodes] - view.placement.requested[nodes] - snapshot.pods.requests[pod]
     total: Floats = left @ (1 / average_node(snapshot.nodes))
@@ -134,7 +134,7 @@ def free_after(view: View, pod: int, nodes: Indices) -> Floats:
 
 
 def tightest_fit(view: View, pod: int, nodes: Indices) -> int:
-    """Return the node that has least left with the pod, so that large gaps are kept for large pods.
+    """Return the node that has least free with the pod on it, so that large gaps stay for large pods.
 
     Requests count here, not load, because they decide what fits.
     """
@@ -146,7 +146,7 @@ def find_targets(
 ) -> TargetAssignment:
     """Find a target for each unit. The placement is unchanged afterwards.
 
-    `allowed` says where a pod may go as things stand: as the view has it, unless a strategy is choosier.
+    `allowed` returns where a pod may go at the moment; a strategy may restrict `view.targets`, the default.
     """
     allowed = allowed or view.targets
     options = {pod: np.flatnonzero(allowed(pod)) for unit in units for pod in unit}
@@ -177,9 +177,9 @@ class _TargetSearch:
     choose: TargetChoice
     allowed: Callable[[int], Flags]
     options: dict[int, Indices]
-    """The nodes that each pod could go to if no other pod moved."""
+    """The nodes that each pod could go to before any pod moves."""
     home: dict[int, int]
-    """The node that each of them is on."""
+    """The node that each pod is on."""
     targets: dict[int, int] = field(default_factory=dict)
     relocations: int = 0
 
@@ -201,7 +201,7 @@ class _TargetSearch:
         return True
 
     def _best(self, pod: int) -> int | None:
-        """Return the best node; one that leaves the pods of its workload evenly spread, if there is any."""
+        """Return the best node, if possible one that keeps the pods of the workload evenly spread."""
         nodes = np.flatnonzero(self.view.placement.keeping_spread(pod, self.allowed(pod)))
         return self.choose(self.view, pod, nodes) if nodes.size else None
 
@@ -223,8 +223,8 @@ class _TargetSearch:
         return False
 
     def _pods_in_the_way(self, pod: int) -> list[int]:
-        """Return the pods in the way, its own workload first: spread and anti-affinity are mostly among
-        siblings."""
+        """Return the pods that took targets of this pod, those of its own workload first: spread constraints
+        and anti-affinity mostly apply within a workload."""
         wanted = set(self.options[pod].tolist())
         workload = self.view.snapshot.pods.workload
         others = [other for other, node in self.targets.items() if node in wanted]
@@ -244,11 +244,11 @@ class _TargetSearch:
 _RULES_ABOUT_OTHER_PODS = frozenset(
     {SchedulerRule.NODE_RESOURCES, SchedulerRule.NODE_PORTS, SchedulerRule.POD_AFFINITY}
 )
-"""Rules by which a pod on a node can keep another off it."""
+"""Rules by which a pod on a node can keep another pod away."""
 _NODES_TRIED = 20
 _DISPLACED_PODS_TRIED = 8
-"""The number of pods that are tried per node, smallest first. Both limits bound the time: where so many can't
-help, the next rarely can."""
+"""How many pods to try per node, the smallest first. Both limits bound the time: if so many can't help, the
+next rarely can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,9 +262,10 @@ class Displacement:
 
 
 def find_displacement(view: View, pod: int, nodes: Iterable[int]) -> Displacement | None:
-    """`nodes` are where the pod would like to go, best first; None if no pod there can make room.
+    """Return a displacement that makes room for the pod on one of the nodes, the best of which come first.
 
-    Only pods that stay available during a move are displaced: they gain nothing from it.
+    Return None if there is none. Only pods that stay available during a move are displaced, because they gain
+    nothing from it.
     """
     placement = view.placement
     stays = view.handover(pod).source_stays
@@ -285,13 +286,13 @@ def find_displacement(view: View, pod: int, nodes: Iterable[int]) -> Displacemen
 
 
 def _is_blocked_by_pods(view: View, pod: int, node: int, *, stays: bool) -> bool:
-    """Return whether it is other pods on that node that keep this one off, and nothing else."""
+    """Return whether only rules about other pods keep the pod off that node."""
     refusals = view.placement.refusals(pod, node, source_stays=stays)
     return bool(refusals) and all(refusal.rule in _RULES_ABOUT_OTHER_PODS for refusal in refusals)
 
 
 def _displaceable_pods(view: View, node: int) -> Iterator[int]:
-    """Yield the pods that could be displaced, lowest priority first, then smallest."""
+    """Yield the pods that may be displaced: the lowest priority first, then the smallest."""
     pods = view.snapshot.pods
     for each in sorted(
         view.placement.pods_on(node),

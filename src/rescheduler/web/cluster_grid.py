@@ -15,7 +15,7 @@ import numpy.typing as npt
 from rescheduler.api.daemon_status import ResourceBalance
 from rescheduler.cluster.node_record import in_maintenance
 from rescheduler.cluster.snapshot import CPU, MEMORY, PODS, Ints, Snapshot
-from rescheduler.planner.plan_builder import percent_of_allocatable
+from rescheduler.planner.plan import percent_of_allocatable
 from rescheduler.web.api_types import (
     BalancePoint,
     BalanceView,

@@ -34,7 +34,7 @@ from rescheduler.kube.api_resources import Object
 from rescheduler.migrations.labels_and_names import MIGRATION_ID_LABEL, copy_name
 from rescheduler.migrations.make_before_break import with_live_step
 from rescheduler.migrations.runtime_state import RuntimeState, SteeringStatus
-from rescheduler.planner.explanation import maintenance_status
+from rescheduler.planner.maintenance_status import maintenance_status
 from rescheduler.planner.plan import Plan
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.recovery.failing_pods import find_failing_pods

@@ -10,8 +10,7 @@ from typing import Final, Literal
 import numpy as np
 
 from rescheduler.cluster.snapshot import NO_ROW, Floats, Ints, Snapshot
-from rescheduler.planner.plan import Move, Plan, Rejection
-from rescheduler.planner.plan_builder import percent_of_allocatable
+from rescheduler.planner.plan import Move, Plan, Rejection, percent_of_allocatable
 from rescheduler.web.api_types import RefusalGroup
 from rescheduler.web.node_page import HIDDEN_ROOM, refusal_group, visible_refusal, workload_of
 from rescheduler.web.plan_api_types import (

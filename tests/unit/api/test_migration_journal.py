@@ -21,8 +21,7 @@ from rescheduler.api.podmigration import Handover, MigrationPhase
 from rescheduler.api.well_known_names import BALANCE_ANNOTATION
 from rescheduler.daemon.manual_plans import ReturnMove, moves_to_undo
 from rescheduler.migrations.transition_table import MigrationStep
-from rescheduler.planner.plan import NodeLoadChange, Plan
-from rescheduler.planner.plan_builder import plan_annotations
+from rescheduler.planner.plan import NodeLoadChange, Plan, plan_annotations
 from tests.unit.migrations.observations import NOW, migration
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION, MAINTENANCE_LABEL
 from rescheduler.config.policy import Policy
-from rescheduler.planner.explanation import NOT_ENABLED, maintenance_status
+from rescheduler.planner.maintenance_status import NOT_ENABLED, maintenance_status
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.strategies.node_maintenance import NodeMaintenance
 from tests.building import cluster

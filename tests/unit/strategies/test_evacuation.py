@@ -10,7 +10,8 @@ from rescheduler.config.move_limits import Window
 from rescheduler.config.policy import Policy
 from rescheduler.config.policy_blocks import EvacuationSignal, EvacuationUrgency
 from rescheduler.daemon.node_evictions import EvictionCause, due_evictions, evacuation_deadlines
-from rescheduler.planner.explanation import explain_node, maintenance_status
+from rescheduler.planner.explanation import explain_node
+from rescheduler.planner.maintenance_status import maintenance_status
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.strategies.strategy_registry import strategies_of
 from tests.building import NOW, cluster, node_record

@@ -33,8 +33,7 @@ from rescheduler.kube.request_sender import Backoff
 from rescheduler.migrations.controller.node_cordon import NodeCordoner
 from rescheduler.migrations.controller.observation_builder import migration_at
 from rescheduler.migrations.labels_and_names import MIGRATION_ID_LABEL, copy_name, migration_name
-from rescheduler.planner.plan import Move, Plan
-from rescheduler.planner.plan_builder import plan_annotations
+from rescheduler.planner.plan import Move, Plan, plan_annotations
 
 __all__ = ["MoveProgress", "PlanExecution", "RecordAttempt", "podmigration_for"]
 

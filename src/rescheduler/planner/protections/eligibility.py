@@ -1,5 +1,5 @@
-"""Which pods may be moved: all protections in one table, and the checks that depend on the handover and on
-the other pods of the workload.
+"""Decide which pods may be moved: all protections in one table, and the checks that depend on the handover
+and on the other pods of the workload.
 
 Checks that depend only on the pod template run once per template. All other checks run only for pods that
 a strategy wants to move, because a cluster may have 150,000 pods.
@@ -119,7 +119,7 @@ def surplus_would_preempt(candidate: PodCandidate) -> Protection | None:
 
 
 def budget_unsatisfiable(candidate: PodCandidate) -> Protection | None:
-    """Refuse a copy that can't help: the source could not be evicted if all pods and the copy were ready."""
+    """Refuse a move whose copy can't help: even if all pods and the copy are ready, none may be evicted."""
     budget = _spent_budget(candidate)
     if budget is None or candidate.handover is None or not candidate.handover.source_stays:
         return None
@@ -139,7 +139,7 @@ def budget_spent(candidate: PodCandidate) -> Protection | None:
         return None
     if candidate.handover is not Handover.ADOPT or not moves_under_zero_budget(candidate):
         return Protection(f"the budget {budget.key} allows no disruption", budget.key)
-    # Siblings that are not ready may fail, too, and move at the same time: then their copies count as well.
+    # Other pods that are not ready may move at the same time: then their copies count, too.
     is_ready = candidate.snapshot.pods.ready[candidate.row]
     more = 1 if is_ready else candidate.policy.max_concurrent_per_workload
     if not budget.is_computed or _allows_eviction(candidate, budget, budget.current_healthy + more):
@@ -161,9 +161,9 @@ def _spent_budget(candidate: PodCandidate) -> BudgetRecord | None:
 
 
 def _allows_eviction(candidate: PodCandidate, budget: BudgetRecord, healthy: int) -> bool:
-    """Return whether the pod may be evicted when so many are healthy, as the API server has it.
+    """Return whether the API server allows the eviction when so many pods are healthy.
 
-    A pod that is not ready is not one of them, so it may go when the others are enough.
+    A pod that is not ready is not one of them, so it may be evicted if the others are enough.
     """
     if candidate.snapshot.pods.ready[candidate.row]:
         return healthy > budget.desired_healthy
@@ -192,7 +192,7 @@ def sibling_not_ready(candidate: PodCandidate) -> Protection | None:
 
 
 def _out_of_order(candidate: PodCandidate, readiness: ReplicaReadiness) -> Protection | None:
-    """Return whether its StatefulSet would not make its successor for the time being."""
+    """Refuse a pod of a StatefulSet that waits for an earlier pod before it creates the successor."""
     if candidate.owner is None or not candidate.is_owned_by("StatefulSet"):
         return None
     ordinal = ordinal_of(candidate.pod)
@@ -209,9 +209,9 @@ def _out_of_order(candidate: PodCandidate, readiness: ReplicaReadiness) -> Prote
 
 
 def _one_too_many(candidate: PodCandidate, readiness: ReplicaReadiness) -> Protection | None:
-    """Refuse if the workload would lack more than one replica without a budget.
+    """Refuse if the workload has no budget and would lack more than one replica.
 
-    That is what the budget allows that an eviction creates.
+    A workload without a budget is treated as if a budget with `maxUnavailable: 1` covered it.
     """
     if not candidate.snapshot.pods.ready[candidate.row] or candidate.context.budgets.covering(candidate.row):
         return None
@@ -225,7 +225,7 @@ def _one_too_many(candidate: PodCandidate, readiness: ReplicaReadiness) -> Prote
 
 
 def revision_pending(candidate: PodCandidate) -> Protection | None:
-    """Protect the pod from an update by accident; maintenance moves it anyway, as `kubectl drain` does."""
+    """Refuse a move that would also update the pod; maintenance moves it anyway, as `kubectl drain` does."""
     if candidate.urgent or candidate.handover is not Handover.EVICT:
         return None
     revision = candidate.context.other_revision(candidate.row)
@@ -237,7 +237,7 @@ def revision_pending(candidate: PodCandidate) -> Protection | None:
 
 
 def _unless_urgent(find: Callable[[PodCandidate], MoveObstacle | None]) -> ProtectionCheck:
-    """Return a check that holds back moves for a better placement only."""
+    """Return a check that applies to all moves except urgent ones."""
 
     def check(candidate: PodCandidate) -> Protection | None:
         obstacle = None if candidate.urgent else find(candidate)
@@ -309,7 +309,7 @@ _MOVE_CHECKS: _Checks = (
 )
 
 PROTECTION_CHECKS = (*_POD_CHECKS, *_TEMPLATE_CHECKS, *_MOVE_CHECKS)
-"""The checks in order: a plan names the first that applies, `explain` names them all."""
+"""All checks in order: a plan names the first that applies, `explain` names all that apply."""
 
 
 class Eligibility:
@@ -329,9 +329,14 @@ class Eligibility:
     ) -> None:
         cordoned = ~snapshot.nodes.schedulable if cordoned is None else cordoned
         self._context = ProtectionContext(
-            snapshot, policy, urgent=urgent, steered=steered, guarded=guarded, cordoned=cordoned
+            snapshot,
+            policy,
+            urgent=urgent,
+            steered=steered,
+            guarded=guarded,
+            cordoned=cordoned,
+            recovering=recovering,
         )
-        self._context.recovering = recovering
         self._of_templates: dict[TemplateKey, _Finding | None] = {}
         self._refusals: dict[int, Rejection | None] = {}
 

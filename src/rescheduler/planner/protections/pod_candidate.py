@@ -28,7 +28,7 @@ from rescheduler.planner.workload_availability import (
 __all__ = ["PodCandidate", "Protection", "ProtectionCheck", "ProtectionContext", "TemplateKey"]
 
 TemplateKey = tuple[int, int, tuple[OwnerReference, ...] | str]
-"""What pods must have in common for the questions about templates to have the same answers."""
+"""Pods with equal keys get equal results from all checks of the template."""
 
 
 class Protection(NamedTuple):
@@ -50,19 +50,20 @@ class ProtectionContext:
         steered: bool,
         guarded: bool,
         cordoned: Flags,
+        recovering: bool = False,
     ) -> None:
         self.snapshot = snapshot
         self.policy = policy
         self.urgent = urgent
-        """Whether the pods have to go: maintenance."""
+        """Whether the pods must leave their nodes, as in maintenance."""
         self.steered = steered
-        """Whether a webhook puts the replacements of evicted pods where they should go."""
+        """Whether the webhook steers the replacements of evicted pods to their targets."""
         self.guarded = guarded
-        """Whether a webhook keeps ReplicaSets from creating a pod while they adopt a copy."""
-        self.recovering = False
+        """Whether the webhook keeps ReplicaSets from creating a pod while they adopt a copy."""
+        self.recovering = recovering
         """Whether the pods keep failing where they are, and their owners allow them to go elsewhere."""
         self.cordoned = cordoned
-        """[node]: where no replacement comes back to; more may be added while a plan is made."""
+        """[node]: is cordoned, so that no replacement returns to it; a plan may cordon more nodes."""
         self.budgets = DisruptionBudgets(snapshot)
         self.preemption = Preemption(snapshot)
         self.allowance = MoveAllowance(snapshot, policy)
@@ -102,8 +103,10 @@ class ProtectionContext:
         return found
 
     def _is_seen(self, row: int) -> bool:
-        """Return whether its controller has seen the newest state of its workload. Of a Deployment, also our
-        own record is a change that it looks at, and a moment later it is no rollout any more."""
+        """Return whether the controller has observed the newest generation of the workload.
+
+        Writing the attempt ledger of a Deployment is a change, too: it looks like a rollout for a moment.
+        """
         record = self.record(row)
         return record is None or record.observed_generation >= record.generation
 
@@ -126,7 +129,7 @@ class ProtectionContext:
         return None if index == NO_ROW else self._workload_readiness.of(index)
 
     def replicas(self, row: int) -> int:
-        """Return how many pods its workload is asked to have; if that is not known, how many there are."""
+        """Return how many pods its workload should have; if that is not known, how many there are."""
         index = int(self.snapshot.pods.workload[row])
         if index == NO_ROW:
             return 1
@@ -134,7 +137,7 @@ class ProtectionContext:
         return record.replicas if record is not None else int(self._pods_of_workloads[index])
 
     def users_of_claim(self, claim: str) -> int:
-        """Return how many pods on nodes mount it."""
+        """Return how many pods on nodes mount the claim."""
         return self._users_of_claims[claim]
 
     @cached_property
@@ -164,7 +167,7 @@ class PodCandidate:
     owner: OwnerReference | None
     pod_class: PodClass
     choice: HandoverChoice | ImpossibleHandover
-    """How it would be moved, if it can be."""
+    """How it would be moved, or why it can't be."""
     snapshot: Snapshot
     policy: Policy
     urgent: bool

@@ -1,4 +1,4 @@
-"""Protections that depend on the pod itself: its state, and its template."""
+"""Protect a pod because of its own state or template: one small function per protection."""
 
 import fnmatch
 from collections.abc import Iterator
@@ -98,8 +98,8 @@ def terminating(candidate: PodCandidate) -> Protection | None:
 
 
 def copy_restricted(candidate: PodCandidate) -> Protection | None:
-    """Predict what the admission policy for copies refuses (`install/copy_policies.py`). What the service
-    account of the pod may do is known to the API server only."""
+    """Refuse a pod whose copy the admission policy for copies would refuse (`install/copy_policies.py`). Only
+    the API server knows what the pod's service account may do, so this does not predict everything."""
     if not candidate.policy.restricted_copies or candidate.handover not in {Handover.ADOPT, Handover.COPY}:
         return None
     labels = candidate.snapshot.namespaces.get(candidate.pod.namespace) or {}
@@ -134,7 +134,7 @@ def already_moving(candidate: PodCandidate) -> Protection | None:
 
 def cooling_down(candidate: PodCandidate) -> Protection | None:
     if candidate.context.recovering:
-        return None  # how often it may be moved is for its tries to say
+        return None  # its retry allowance limits how often it moves
     rest = candidate.policy.pod_cooldown.total_seconds()
     for moment_s, words in _last_moves(candidate):
         ago = candidate.snapshot.taken_at_s - moment_s
@@ -144,19 +144,19 @@ def cooling_down(candidate: PodCandidate) -> Protection | None:
 
 
 def _last_moves(candidate: PodCandidate) -> Iterator[tuple[float, str]]:
-    """Yield when the pod moved last, in seconds since 1970 (0 for never), and what that move was."""
+    """Yield when the pod moved last, in seconds since 1970 (0 for never), with the words that describe it."""
     if candidate.urgent:
-        # It has to go, however lately it came. But what did not work a minute ago will hardly work now.
+        # It has to leave although it came recently. But a move that failed a minute ago would fail again.
         yield candidate.snapshot.failed_moves.get(candidate.pod.uid, 0.0), "its migration failed"
         return
     yield _seconds(candidate.pod.annotations.get(MIGRATION_TIME_ANNOTATION)), "it was moved"
-    # Also one that failed, and left no mark.
+    # A failed migration leaves no annotation on the pod.
     yield candidate.snapshot.recent_moves.get(candidate.pod.uid, 0.0), "its migration ended"
 
 
 def too_young(candidate: PodCandidate) -> Protection | None:
     if candidate.urgent:
-        return None  # pods that came from the node that was drained a minute ago have to leave this one, too
+        return None  # a pod that a drain moved here a minute ago must also leave this node
     age, least = (
         candidate.snapshot.taken_at_s - candidate.pod.created_s,
         candidate.policy.min_pod_age.total_seconds(),
@@ -188,10 +188,10 @@ def not_safe_to_evict(candidate: PodCandidate) -> Protection | None:
 
 
 def do_not_disrupt(candidate: PodCandidate) -> Protection | None:
-    """Refuse as Karpenter does: `true`, or how long after its start the pod must not be disrupted."""
+    """Refuse as Karpenter does; the annotation is `true`, or a duration after the start of the pod."""
     value = candidate.pod.annotations.get(KARPENTER_DO_NOT_DISRUPT_ANNOTATION, "")
     if not value or DO_NOT_DISRUPT_ADDED_ANNOTATION in candidate.pod.annotations:
-        return None  # our own migration has set it, for Karpenter alone
+        return None  # our own migration has set it, so that Karpenter keeps the node
     if value == "true":
         return Protection(f'it has the annotation {KARPENTER_DO_NOT_DISRUPT_ANNOTATION}: "true"')
     try:
@@ -207,8 +207,8 @@ def do_not_disrupt(candidate: PodCandidate) -> Protection | None:
 
 
 def prefers_no_eviction(candidate: PodCandidate) -> Protection | None:
-    """Refuse if the annotation asks for it and the move isn't urgent; drains move such a pod, as with
-    descheduler."""
+    """Refuse a move that isn't urgent if the annotation is set; drains move such a pod, as descheduler
+    does."""
     if candidate.urgent or _PREFER_NO_EVICTION not in candidate.pod.annotations:
         return None
     return Protection(f"it has the annotation {_PREFER_NO_EVICTION}")
@@ -222,7 +222,7 @@ def eviction_handled(candidate: PodCandidate) -> Protection | None:
 
 
 def _seconds(moment: str | None) -> float:
-    """Return 0 for no time, and for an invalid one: an unreadable annotation protects nothing."""
+    """Parse a time; return 0 if there is none or it is invalid: a malformed annotation protects nothing."""
     try:
         found = datetime.fromisoformat(moment) if moment else None
     except ValueError:
@@ -231,17 +231,17 @@ def _seconds(moment: str | None) -> float:
 
 
 def _span(seconds: float) -> str:
-    """Return a duration in words. Clocks differ, so a negative one counts as zero."""
+    """Format a duration. Clocks differ, so a negative one counts as zero."""
     return short_duration(timedelta(seconds=round(max(seconds, 0.0))))
 
 
 _DEFAULT_SCHEDULER = "default-scheduler"
 _SYSTEM_PRIORITY = 2_000_000_000
-"""Priorities from here on are reserved for the system's own classes."""
+"""The lowest priority that is reserved for the priority classes of the system."""
 
 
 def owner_unknown(candidate: PodCandidate) -> Protection | None:
-    # Said already, and better.
+    # Other checks give a better reason for these.
     if candidate.is_owned_by("DaemonSet") or candidate.is_owned_by("Node"):
         return None
     return candidate.impossible(Reason.OWNER_UNKNOWN)
@@ -355,7 +355,8 @@ def node_name_in_template(candidate: PodCandidate) -> Protection | None:
 
 def local_storage(candidate: PodCandidate) -> Protection | None:
     annotations = candidate.pod.annotations
-    # Its owner says that the node autoscaler, or the descheduler, may evict it in spite of such data.
+    # These annotations say that the cluster autoscaler, or descheduler, may evict it although it has such
+    # data.
     is_expendable = annotations.get(_SAFE_TO_EVICT) == "true" or _EVICT in annotations
     if candidate.policy.include_local_storage or is_expendable:
         return None
@@ -388,8 +389,8 @@ def claim_shared(candidate: PodCandidate) -> Protection | None:
 
 
 def marks_in_template(candidate: PodCandidate) -> Protection | None:
-    """Return the migration labels in the pod's template: a migration sets and removes them, so the controller
-    would no longer recognize the pod."""
+    """Refuse a pod whose workload uses migration labels in its selector or template: a migration sets and
+    removes them, so the controller would no longer recognize the pod."""
     controller = controller_of(candidate.snapshot.controllers, candidate.pod.namespace, candidate.owner)
     for record in (controller, candidate.context.record(candidate.row)):
         if record is not None and record.own_migration_labels:

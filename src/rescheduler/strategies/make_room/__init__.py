@@ -21,10 +21,10 @@ from rescheduler.strategies.strategy import Proposal, ProposedMove, Room, View
 __all__ = ["MakeRoom"]
 
 _TRIES = 3
-"""Sets that are proposed for one pod, if the planner refuses them."""
+"""How many sets of moves to propose for one pod if the planner refuses them."""
 _MOST_FAILURES = 100
-"""Units of different kinds for which room is searched in vain, per check: each search takes time. Namespaces
-share them, so that none keeps others from getting room with pods that fit nowhere."""
+"""After so many different units without room, a check stops searching: each search takes time. Namespaces
+share this number, so that a namespace with pods that fit nowhere does not keep others from getting room."""
 _NO_ROOM = "NoRoomToMake"
 
 
@@ -39,17 +39,18 @@ class MakeRoom:
     name: ClassVar[str] = "MakeRoom"
 
     def __init__(self, only: Collection[str] | None = None) -> None:
-        """`only` names pods that get room now, however long they have waited, and no others."""
+        """Limit the strategy to the pods in `only`, which get room now, however long they have waited."""
         self._only = only
         self._has_block = False
         self._without_room: dict[tuple[tuple[int, int], ...], int] = {}
-        """Units for which no room was found, by class and priority of their pods, and in which state."""
+        """The state of the placement in which no room was found, by class and priority of the pods of a
+        unit."""
         self._failures: Counter[str] = Counter()
-        """How many different units without room there were, by namespace."""
+        """How many different units found no room, by namespace."""
         self._most_failures = _MOST_FAILURES
-        """The share of `_MOST_FAILURES` that one namespace has."""
+        """The share of `_MOST_FAILURES` for one namespace."""
         self.fitting: dict[str, str] = {}
-        """Pending pods that have room already, and the nodes on which it is reserved for them."""
+        """Pending pods that already have room, and the nodes on which the plan reserves it."""
 
     def propose(self, view: View) -> Iterator[Proposal]:
         search = RoomSearch(view)
@@ -77,7 +78,7 @@ class MakeRoom:
                 return
             moves = [move for found in rooms for move in found.moves]
             if not moves:
-                # There is room by now: the scheduler will find it, and it is not there for the next pod.
+                # The unit already has room: the scheduler will use it, so the next pod can't have it.
                 for pod, found in zip(unit, rooms, strict=True):
                     self.fitting[_key(view, pod)] = view.snapshot.nodes.records[found.node].name
                     view.reserve(_asks(view, pod), found.node)
@@ -89,8 +90,11 @@ class MakeRoom:
                 return
 
     def _rooms_for(self, view: View, search: RoomSearch, unit: Sequence[int]) -> list[FoundRoom] | None:
-        """Return a room for each pod of the unit. What failed is not searched again for pods that are alike,
-        unless pods have moved meanwhile: there may be thousands that wait."""
+        """Return a room for each pod of the unit; None if one gets none.
+
+        After a failure, equal units are not searched again unless pods have moved meanwhile, because
+        thousands of equal pods may be pending.
+        """
         pods = view.snapshot.pods
         alike = tuple((int(pods.pod_class[pod]), int(pods.priority[pod])) for pod in unit)
         state = hash(view.placement.free.tobytes())
@@ -162,7 +166,7 @@ def _most_moves(view: View) -> int:
 
 @contextmanager
 def _without_own_nomination(view: View, pod: int) -> Iterator[None]:
-    """Free the room that is reserved for this very pod while the body runs."""
+    """Free the room that the nomination of this pod reserves, while the body runs."""
     nominated = view.snapshot.nodes.row.get(view.snapshot.pods.records[pod].nominated_node)
     if nominated is None:
         yield
@@ -197,7 +201,7 @@ def _all_due(view: View, unit: Sequence[int]) -> bool:
 
 
 def _units(view: View, waiting: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return these pods in the same order; those of a group together."""
+    """Return these pods as units in the same order; pods of a group are one unit."""
     label, pods = view.policy.pod_group_label, view.snapshot.pods
     units: dict[object, list[int]] = {}
     for pod in waiting:
@@ -210,7 +214,7 @@ def _units(view: View, waiting: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def _in_turns(view: View, units: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Return the units by priority, as the scheduler takes them; namespaces take turns among equals."""
+    """Return the units by priority, as the scheduler does; among equal ones, namespaces take turns."""
     priority = view.snapshot.pods.priority
     by_priority = groupby(units, lambda unit: int(priority[unit[0]]))
     return [
@@ -225,7 +229,7 @@ def _namespace(view: View, unit: Sequence[int]) -> str:
 
 
 def _may_be_helped(view: View, pod: int) -> bool:
-    """Return whether room may be made for it; reports why not."""
+    """Return whether room may be made for the pod; report why not."""
     record, policy = view.snapshot.pods.records[pod], view.policy
     shape = record.shape
     refusals = {
@@ -264,7 +268,8 @@ def _waits_for_preemption(view: View, pod: int) -> bool:
 
 
 def _is_due(view: View, pod: int) -> bool:
-    """Return whether it has waited long enough; longer, or in vain, where an autoscaler may add a node."""
+    """Return whether the pod has waited long enough. If a node autoscaler may add a node, report why it has
+    to wait longer."""
     setting, record = view.policy.make_room, view.snapshot.pods.records[pod]
     condition = record.condition("PodScheduled")
     since_s = (condition.since_s if condition is not None else 0) or record.created_s

@@ -1,5 +1,5 @@
-"""What needs room on one node (a pending pod, a pod that moves to make room, or a block of one resource), and
-which pods give back what it lacks there."""
+"""Demands for room on one node (a pending pod, a pod that moves to make room, a block of one resource), and
+the sets of pods whose resources cover what is lacking."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,20 +23,20 @@ class RoomDemand(Protocol):
 
     @property
     def asks(self) -> Ints:
-        """Return [resource]."""
+        """Return [resource]: the requested amounts."""
         ...
 
     @property
     def max_priority(self) -> int:
-        """Return the highest priority of pods that are moved for it."""
+        """Return the highest priority of pods that may be moved for it."""
         ...
 
     def nodes(self) -> Flags:
-        """Return [node]: where it could be if there were room."""
+        """Return [node]: it could be there if there were room."""
         ...
 
     def fits(self) -> Flags:
-        """Return [node]: where it fits as things stand."""
+        """Return [node]: it fits there now."""
         ...
 
     def fits_on(self, node: int) -> bool:
@@ -44,7 +44,7 @@ class RoomDemand(Protocol):
         ...
 
     def is_kept_off(self, node: int) -> bool:
-        """Return whether a rule about other pods, beside their requests, forbids the node."""
+        """Return whether a rule about other pods forbids the node, apart from their requests."""
         ...
 
     def related(self, node: int) -> Iterable[int]:
@@ -54,7 +54,7 @@ class RoomDemand(Protocol):
 
 @dataclass(slots=True)
 class PodDemand:
-    """A pod that is to have a node, by every rule of the scheduler."""
+    """A pod that needs a node, by every rule of the scheduler."""
 
     view: View
     pod: int
@@ -62,7 +62,7 @@ class PodDemand:
     index: PodClassIndex
     asks: Ints = field(init=False)
     heeds_others: bool = field(init=False)
-    """Whether any rule is about it and other pods, beside their requests."""
+    """Whether any rule depends on this pod and other pods, apart from their requests."""
     _relatives: list[tuple[Rows, Rows]] | None = None
 
     def __post_init__(self) -> None:
@@ -96,8 +96,8 @@ class PodDemand:
         return any(refusal.rule is not SchedulerRule.NODE_RESOURCES for refusal in refusals)
 
     def related(self, node: int) -> Iterable[int]:
-        """Return the pods in the domain that its anti-affinity or spread selects, or whose anti-affinity
-        selects it."""
+        """Return the pods of the node's domains that its anti-affinity or spread constraints select, or whose
+        anti-affinity selects it."""
         if self._relatives is None:
             labels = NodeLabels(self.view.snapshot.nodes)
             found = _relatives(self.view, self.pod, self.index)
@@ -139,7 +139,7 @@ class FreeBlock:
 
 
 def _relatives(view: View, pod: int, index: PodClassIndex) -> dict[str, Rows]:
-    """Return the pods whose place may keep this one off a node, by the topology key that says how far."""
+    """Return the pods that may keep this one away from a domain, by topology key."""
     snapshot = view.snapshot
     number = int(snapshot.pods.pod_class[pod])
     pod_class = index.classes[number]
@@ -165,7 +165,7 @@ def _relatives(view: View, pod: int, index: PodClassIndex) -> dict[str, Rows]:
 
 @dataclass(slots=True)
 class ArrivingPod:
-    """A pod that moves to make room: it comes by its own handover."""
+    """A pod that moves to make room; its handover decides where it fits."""
 
     demand: PodDemand
 
@@ -200,7 +200,7 @@ def lacking_on(view: View, demand: RoomDemand) -> Ints:
 
 
 class CoveringSets:
-    """Sets of units that give back what is lacking."""
+    """Finds sets of units whose resources cover what is lacking."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class CoveringSets:
         self._largest: dict[int, Ints] = {}
 
     def sets(self, size: int) -> Iterator[tuple[PodUnit, ...]]:
-        """Yield the sets of so many pods; of units that are alike, the first ones only."""
+        """Yield the sets with this number of pods; among equal units, only the first ones are used."""
         yield from self._sets(0, size, self._lacking, ())
 
     def _sets(
@@ -243,7 +243,7 @@ class CoveringSets:
                 return  # every further set lacks it
 
     def _most(self, start: int, size: int) -> Ints:
-        """Return what so many of the units from there on give at most, of each resource by itself."""
+        """Return the most that `size` units from `start` on give, for each resource separately."""
         found = self._largest.get(start)
         if found is None:
             found = self._largest[start] = -np.sort(-self._given[start:], axis=0)

@@ -1,14 +1,14 @@
 """Find the cheapest moves after which one node has room for a pod.
 
-The pods that leave the node are its leavers. They are chosen so that what they give back covers what the pod
-lacks there, and so that no rule forbids the node once they have gone. Each leaver needs a target; one that
-has none may itself get room on another node, in the same way.
+The pods that leave the node are its leavers. They are chosen so that their resources cover what the pod lacks
+there, and so that no rule forbids the node after they have left. Each leaver needs a target; one that has
+none may itself get room on another node, in the same way.
 
 The search deepens: it looks for one move on all nodes, then for two, and so on, so the first set that it
-finds has the fewest moves. Among these, the cheapest is that with the fewest evictions, then the lowest
-priorities, then the least that is moved. Nodes are tried in the order of the fewest leavers that their
-largest pods allow. Steps are limited, because it is a search among combinations: only in clusters that are
-large and almost full does the limit take effect.
+finds has the fewest moves. The cheapest of these has the fewest evictions, then the lowest priorities, then
+the smallest pods. Nodes that need the fewest leavers, judged by their largest pods, are tried first. The
+number of steps is limited, because there are many combinations; the limit matters only in large clusters that
+are almost full.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -39,19 +39,19 @@ __all__ = ["FoundRoom", "RoomCost", "RoomSearch", "SearchLimits"]
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
     moves: int
-    """Most moves of one set."""
+    """The most moves in one set."""
     targets: int = 12
-    """Targets tried for a leaver, the tightest first."""
+    """The most targets that are tried for a leaver, the tightest first."""
     sets_per_node: int = 60
-    """Sets of leavers tried on one node, with one number of moves."""
+    """The most sets of leavers that are tried per node and number of moves."""
     nodes: int = 400
-    """Nodes tried, those first where the fewest pods have to leave."""
+    """The most nodes that are tried; those with the fewest leavers come first."""
     steps: int = 1500
-    """Pods for which targets are looked up, in all."""
+    """The most searches for targets of a pod, in total."""
     nodes_after_first: int = 12
-    """Nodes that are still compared once a set has been found."""
+    """How many more nodes are compared after a set was found."""
     only_make_before_break: bool = False
-    """Whether pods that have to be evicted stay."""
+    """Whether only pods that are copied first may move."""
 
 
 class RoomCost(NamedTuple):
@@ -60,7 +60,7 @@ class RoomCost(NamedTuple):
     priority: int
     """The priority of the most important pod that moves."""
     share: float
-    """How much moves, in average nodes."""
+    """The requests of all pods that move, in average nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ _Leavers = tuple[PodUnit, ...]
 
 
 class RoomSearch:
-    """The search of one check; what it learns of nodes serves all demands."""
+    """The search of one check; results about nodes are kept for all demands."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -114,9 +114,10 @@ class RoomSearch:
         return int(nodes[free.sum(axis=1).argmin()])
 
     def _fewest_leavers(self, demand: RoomDemand) -> Ints:
-        """Return [node]: how many pods have to leave at least, by the largest of them."""
+        """Return [node]: how many pods have to leave at least, judged by the largest of them."""
         lacking = lacking_on(self._view, demand)
-        fewest = np.ones(len(lacking), np.int64)  # a rule about other pods takes one to leave, at least
+        # If only a rule about other pods forbids the node, at least one of them has to leave.
+        fewest = np.ones(len(lacking), np.int64)
         for column in np.flatnonzero(lacking.any(axis=0)).tolist():
             given = self._given(column, demand.max_priority)
             needed = (given < lacking[:, column, None]).sum(axis=1) + 1
@@ -124,7 +125,7 @@ class RoomSearch:
         return fewest
 
     def _given(self, column: int, max_priority: int) -> Ints:
-        """Return [node, count]: what the largest pods of a node give back at most, if so many leave."""
+        """Return [node, count]: the most that this number of leavers frees on the node."""
         key = column, max_priority
         if key not in self._most_given:
             self._most_given[key] = _largest_sums(self._view, column, max_priority)
@@ -167,10 +168,10 @@ def _largest_sums(view: View, column: int, max_priority: int) -> Ints:
 @dataclass(frozen=True, slots=True)
 class _Relocation:
     reserved: frozenset[int]
-    """Nodes that no pod is sent to: they are to have room."""
+    """The nodes that get room, so no pod is sent there."""
     max_priority: int
     is_enough: Callable[[], bool]
-    """Whether there is room once all have moved."""
+    """Returns whether there is room after all leavers have moved."""
 
 
 class _Attempt:
@@ -186,7 +187,7 @@ class _Attempt:
         """The best so far."""
 
     def best(self, demand: RoomDemand, nodes: Sequence[int], most: int) -> FoundRoom | None:
-        """Return the cheapest room with so many moves at most, of these nodes."""
+        """Return the cheapest room on these nodes with at most this number of moves."""
         left = self._limits.nodes_after_first
         for node in nodes:
             moves = self._clear(demand, node, most, frozenset({node}))
@@ -212,7 +213,8 @@ class _Attempt:
     def _clear(
         self, demand: RoomDemand, node: int, most: int, reserved: frozenset[int]
     ) -> list[tuple[int, int]] | None:
-        """Return moves after which the demand fits on that node, at most so many; in order."""
+        """Return at most `most` moves, in order, after which the demand fits on the node; None if not
+        found."""
         for leavers in islice(self._sets_of_leavers(demand, node, most), self._limits.sets_per_node):
             pods = [pod for unit in leavers for pod in unit]
             relocation = _Relocation(reserved, demand.max_priority, partial(demand.fits_on, node))
@@ -234,7 +236,7 @@ class _Attempt:
     def _relocate(
         self, pods: Sequence[int], spare: int, relocation: "_Relocation"
     ) -> list[tuple[int, int]] | None:
-        """Return moves of all these pods, with so many moves of others, after which there is room."""
+        """Return moves of all these pods, and at most `spare` moves of others, after which there is room."""
         if not pods:
             return [] if relocation.is_enough() else None
         pod, rest = pods[0], pods[1:]
@@ -261,7 +263,7 @@ class _Attempt:
         return None if moves is None else [*first, *moves]
 
     def _targets(self, pod: int, reserved: frozenset[int]) -> list[int]:
-        """Return where the pod may go, the tightest first: large gaps are left for large pods."""
+        """Return the targets of the pod, the tightest first, so that large gaps stay for large pods."""
         self._steps += 1
         if self._steps > self._limits.steps:
             raise _OutOfSteps
@@ -277,7 +279,7 @@ class _Attempt:
     def _with_help(
         self, pod: int, spare: int, relocation: "_Relocation"
     ) -> Iterator[tuple[list[tuple[int, int]], int]]:
-        """Yield moves of others that give this pod a target, and the target."""
+        """Yield moves of other pods that free a target for this pod, with that target."""
         demand = PodDemand(self._view, pod, relocation.max_priority, self._index)
         wanted = demand.nodes() & ~demand.fits()
         wanted[[*relocation.reserved, int(self._view.placement.position[pod])]] = False
@@ -291,7 +293,7 @@ class _Attempt:
     # -- leavers
 
     def _sets_of_leavers(self, demand: RoomDemand, node: int, most: int) -> Iterator[_Leavers]:
-        """Yield sets whose requests cover what is lacking, the smallest and cheapest first."""
+        """Yield sets of leavers whose requests cover what is lacking, the smallest and cheapest first."""
         kept_off = demand.is_kept_off(node)
         units = self._units(demand, node, with_related=kept_off)
         must_leave: frozenset[PodUnit] = frozenset()
@@ -320,7 +322,7 @@ class _Attempt:
         for pod in around:
             unit = view.moves_with(pod)
             if not unit or unit in found or len(unit) > self._limits.moves:
-                continue  # of a group that waits as a whole, there is no unit
+                continue  # a group of which all members are pending is no unit
             if all(self._may_leave(each, demand.max_priority) for each in unit):
                 found[unit] = None
 
@@ -335,7 +337,7 @@ class _Attempt:
         view, pods = self._view, self._view.snapshot.pods
         if pods.priority[pod] > max_priority or is_rescheduler_pod(pods.records[pod]):
             return False
-        # A pod that waits for a node may have got room here by this very plan.
+        # A pending pod may have got room here by an earlier proposal of this plan.
         if pod in self._fixed or pods.node[pod] == NO_ROW or not view.may_move(pod):
             return False
         return not self._limits.only_make_before_break or view.handover(pod).source_stays
@@ -343,14 +345,15 @@ class _Attempt:
     def _must_leave(
         self, demand: RoomDemand, node: int, units: Sequence[PodUnit]
     ) -> frozenset[PodUnit] | None:
-        """Return the units of which each alone keeps the demand off; None if others do, too."""
+        """Return the units that must leave, because each alone forbids the node; None if other pods forbid
+        it, too."""
         placement = self._view.placement
         home = {pod: int(placement.position[pod]) for unit in units for pod in unit}
         with placement.trial():
             for pod, place in home.items():
                 placement.remove(pod, place)
             if demand.is_kept_off(node):
-                # Spread counts what is left elsewhere, so this may be too strict there; leave it to the end.
+                # Spread depends on pods on other nodes, so this may be too strict: decide after the moves.
                 return frozenset() if self._counts_elsewhere(demand) else None
             found = set()
             for unit in units:
@@ -370,7 +373,7 @@ class _Attempt:
         return bool(pod_class.constraints.spread or pod_class.affinity.pod_affinity.required)
 
     def _alike(self, unit: PodUnit) -> object:
-        """Return a value that is the same for pods that are the same to the search."""
+        """Return a key that is equal for units that the search need not distinguish."""
         if len(unit) > 1:
             return unit
         pods, pod = self._view.snapshot.pods, unit[0]

@@ -26,16 +26,17 @@ __all__ = ["TopologySpread"]
 
 _MOVES_WITH_DISPLACEMENT = 2
 _DISPLACEMENTS_TRIED = 3
-"""Pods for which another one may be displaced, per constraint: the search takes time, and they are alike."""
+"""For how many pods per constraint a displacement is searched: it takes time, and the pods are similar."""
 
 
 class TopologySpread:
-    """Sets right violated topology spread constraints and required anti-affinity, with the fewest moves.
+    """Fixes violated topology spread constraints and required anti-affinity, with as few moves as possible.
 
-    Constraints hold when a pod is scheduled; later, nodes come and go and labels change. Each step is the
-    one that saves most of the moves still needed, over all constraints that it touches: one that sets one
-    right and another wrong is none. Only constraints with `DoNotSchedule` count: `ScheduleAnyway` is a
-    preference that the scheduler weighs against others, and no reason to disturb a running pod.
+    Constraints are checked when a pod is scheduled; later, nodes come and go and labels change. Each step is
+    the move that saves most of the moves still needed, over all constraints that it affects. A move that
+    fixes one constraint and violates another is not proposed. Only constraints with `DoNotSchedule` count:
+    `ScheduleAnyway` is a preference that the scheduler weighs against others, and no reason to disturb a
+    running pod.
     """
 
     name: ClassVar[str] = "TopologySpread"
@@ -88,7 +89,7 @@ class _Candidate:
     wanted: Flags
     """[node]: where the pod would have to be to fix this violation."""
     saved: Ints
-    """[node]: how many of the moves needed it would save to have the pod there, over all violations."""
+    """[node]: how many moves it saves to have the pod there, over all violations."""
 
     @property
     def most(self) -> int:
@@ -96,7 +97,7 @@ class _Candidate:
 
 
 def _candidates(view: View, survey: "_ViolationSurvey", violation: ConstraintViolation) -> list[_Candidate]:
-    """Return pods whose move helps, one of each kind on each node, those first that help most."""
+    """Return pods whose move helps, one per pod class and node, those that help most first."""
     pods, position = view.snapshot.pods, view.placement.position
     alike: set[tuple[int, int]] = set()
     found: list[_Candidate] = []
@@ -115,14 +116,14 @@ def _candidates(view: View, survey: "_ViolationSurvey", violation: ConstraintVio
 
 
 def _saved(view: View, survey: "_ViolationSurvey", pod: int) -> Ints:
-    """Return the moves saved over all constraints that it affects; 0 where one of them would become worse."""
+    """Return [node]: the moves saved over all constraints of the pod; 0 if one of them gets worse."""
     each = np.stack([violation.moves_saved(pod) for violation in survey.touched_by(pod)])
     saved: Ints = np.where(view.nodes & view.open & (each >= 0).all(axis=0), each.sum(axis=0), 0)
     return saved
 
 
 def _best(view: View, candidates: list[_Candidate]) -> tuple[int, int, int] | None:
-    """Return pod, target, and how many moves it saves. The first wins, unless another one saves more."""
+    """Return the pod, the target and the saved moves of the best candidate; the first one among equals."""
     best: tuple[int, int, int] | None = None
     for each in candidates:
         if best is not None and best[2] >= each.most:
@@ -160,7 +161,7 @@ def _is_taken(view: View, proposal: Proposal) -> bool:
 
 
 def _report(view: View, violation: ConstraintViolation) -> None:
-    """Report one pod for all: they have the same constraint."""
+    """Report one pod for all pods with the same constraint."""
     pod = next((pod for pod in violation.pods() if view.may_move(pod)), None)
     if pod is not None and view.room > 0:
         view.report_no_target(pod)
@@ -175,7 +176,7 @@ class _ViolationSurvey:
         self._node_labels = NodeLabels(view.snapshot.nodes)
         self._rows_of = _rows_by_class(view)
         self._by_class: defaultdict[int, list[SpreadViolation]] = defaultdict(list)
-        """Constraints by the classes that count, violated or not: a move must not violate them."""
+        """All constraints by the classes that they count, violated or not: a move must not violate them."""
         self._by_pod: defaultdict[int, list[AntiAffinityViolation]] = defaultdict(list)
         self.violations: list[ConstraintViolation] = [
             *self._anti_affinity_violations(),
@@ -210,7 +211,7 @@ class _ViolationSurvey:
                 self._by_class[number].append(violation)
             if violation.moves_needed():
                 violations.append(violation)
-        # Classes are numbered as they came; pods are in the same order every time.
+        # Sort by pods, because the numbers of classes depend on the order of events.
         return sorted(
             violations, key=lambda violation: (int(violation.counted[0]), violation.spread_check.key)
         )
@@ -240,7 +241,7 @@ class _ViolationSurvey:
         return [violation for violation in found if violation.moves_needed()]
 
     def _meetings(self, key: str, classes: list[int], others: list[int]) -> dict[int, list[int]]:
-        """Return the pods of both by domain, where one meets another that it should not."""
+        """Return the pods of both by domain, for domains that have pods of both."""
         domain_of = self._node_labels.domains(key).of
         position = self._view.placement.position
         keeping, kept = self._rows(classes), self._rows(others)

@@ -1,15 +1,15 @@
-"""Violated constraints: topology spread, and required anti-affinity.
+"""Describe violated constraints: topology spread, and required anti-affinity.
 
-A violation knows how many moves restore it, and how many of them a single move saves. Positions are those
-of the placement.
+A violation knows how many moves fix it, and how many of them a single move saves. Positions are those of the
+placement.
 
-Spread is restored when no domain has more than `skew` pods more than the emptiest. If the emptiest has
-`low` pods in the end, every domain above `low + skew` gives away the excess, and every domain below `low`
-takes what it lacks. A move serves one giver and one taker, so the longer of the two lists gives the number
-of moves; the best `low` is searched.
+Spread is fixed when no domain has more than `skew` pods more than the emptiest. If the emptiest has `low`
+pods then, every domain above `low + skew` gives up its excess, and every domain below `low` gets what it
+lacks. A move helps one domain of each kind, so the larger of the two sums is the number of moves. The code
+searches the best `low`.
 
-Anti-affinity is restored when no two pods in a domain exclude each other. Pods of one class are alike, so
-a domain is a few classes with a number of pods each, and pairs of classes that exclude each other.
+Anti-affinity is fixed when no two pods in a domain exclude each other. Pods of one class are equal, so a
+domain is described by the number of pods per class, and by the pairs of classes that exclude each other.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -37,7 +37,8 @@ __all__ = [
 ]
 
 DomainSizes = tuple[tuple[int, bool, int], ...]
-"""(pods, open, domains): how many domains have so many pods, and whether they can take more. Sorted."""
+"""(pods, open, domains): how many domains have this number of pods, and whether they can take more.
+Sorted."""
 
 
 def domain_sizes_of(domains: Iterable[tuple[int, bool, int]]) -> DomainSizes:
@@ -50,11 +51,10 @@ def domain_sizes_of(domains: Iterable[tuple[int, bool, int]]) -> DomainSizes:
 
 @lru_cache(maxsize=20_000)
 def moves_needed(sizes: DomainSizes, skew: int, *, from_zero: bool = False) -> int:
-    """Return how many moves restore the skew; as many as there are too many if the open domains can't take
-    enough.
+    """Return how many moves fix the spread. If the open domains can't take enough, it is the number of excess
+    pods.
 
-    With `from_zero` the emptiest domain counts as empty: there are fewer domains than the constraint asks
-    for.
+    With `from_zero`, the emptiest domain counts as empty, because there are fewer domains than `minDomains`.
     """
     if not sizes:
         return 0
@@ -66,10 +66,10 @@ def moves_needed(sizes: DomainSizes, skew: int, *, from_zero: bool = False) -> i
 def moves_saved(
     sizes: DomainSizes, skew: int, source: tuple[int, bool], target: int | None, *, from_zero: bool = False
 ) -> int:
-    """Return how many fewer it takes once a pod has left a domain (pods, open) for an open one with `target`
+    """Return how many moves it saves if a pod goes from a domain (pods, open) to an open one with `target`
     pods.
 
-    None: for somewhere where it does not count.
+    If `target` is None, the pod goes to a node where it does not count.
     """
     pods, is_open = source
     changes = [(pods, is_open, -1), (pods - 1, is_open, 1)]
@@ -99,7 +99,7 @@ def _too_many(sizes: DomainSizes, high: int) -> int:
 
 
 _TRIED_EXHAUSTIVELY = 10
-"""Classes of which all combinations are tried; a node with more of them that are at odds is a rare sight."""
+"""Up to so many classes, all combinations are tried. Few nodes have more classes that exclude each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +111,9 @@ class ClassPods:
 
 
 def evictions_needed(by_class: Mapping[int, ClassPods], conflicts: Set[tuple[int, int]]) -> int:
-    """`conflicts` has pairs of classes, the smaller first, or the same twice.
+    """Return how many pods have to leave the domain. Pods that can't move stay, even in conflict.
 
-    Pods that can't move stay, at odds or not.
+    `conflicts` has pairs of classes, the smaller first; a class may conflict with itself.
     """
     staying = {each for each, pods in by_class.items() if pods.fixed}
     driven_out = {each for each in by_class if _conflict({each}, staying, conflicts)}
@@ -135,7 +135,7 @@ def _leaving(pods: int, pod_class: int, chosen: Set[int], conflicts: Set[tuple[i
 def _independent(
     classes: Sequence[int], by_class: Mapping[int, ClassPods], conflicts: Set[tuple[int, int]]
 ) -> Iterator[Set[int]]:
-    """Yield sets of classes without conflicts: all of them, or one good one if there are very many."""
+    """Yield sets of classes without conflicts: all sets, or one good set if there are very many."""
     if len(classes) > _TRIED_EXHAUSTIVELY:
         chosen: set[int] = set()
         for each in sorted(classes, key=lambda each: (-by_class[each].movable, each)):
@@ -157,7 +157,7 @@ class ConstraintViolation(Protocol):
     def moves_needed(self) -> int: ...
 
     def moves_saved(self, pod: int) -> Ints:
-        """Return [node]: how many moves fewer it would take with that pod there."""
+        """Return [node]: how many moves it saves to have the pod there."""
         ...
 
     def pods(self) -> list[int]:
@@ -169,7 +169,7 @@ class ConstraintViolation(Protocol):
         ...
 
     def reset(self) -> None:
-        """Try again what was ruled out, because other moves may have changed it."""
+        """Forget what was ruled out, because other moves may have changed it."""
         ...
 
     def describe(self) -> str: ...
@@ -177,18 +177,18 @@ class ConstraintViolation(Protocol):
 
 @dataclass(slots=True, eq=False)
 class SpreadViolation:
-    """A topology spread constraint, for all pods that count by it."""
+    """A topology spread constraint, for all pods that it counts."""
 
     view: View
     spread_check: SpreadCheck
     subjects: Rows
-    """Pods that ask for it."""
+    """The pods that have the constraint."""
     counted: Rows
-    """Pods that count by it: usually the same."""
+    """The pods that the constraint counts: usually the same."""
     closed: Flags = field(init=False)
-    """[domain]: whether it takes no more pods."""
+    """[domain]: takes no more pods."""
     eligible: Rows = field(init=False)
-    """Domains that pods are to be spread over."""
+    """The domains over which pods are spread."""
 
     def __post_init__(self) -> None:
         domain_of = self.spread_check.domain_counts.domain_of
@@ -208,7 +208,7 @@ class SpreadViolation:
 
     def moves_saved(self, pod: int) -> Ints:
         counts, domain_of = self._counts(), self.spread_check.domain_counts.domain_of
-        # One place more than there are domains: index -1, where pods don't count, finds it.
+        # The extra last entry has index -1 (NO_ROW): nodes where pods don't count.
         by_domain = np.zeros(counts.size + 1, np.int64)
         source = int(domain_of[self.view.placement.position[pod]])
         if source != NO_ROW:
@@ -248,14 +248,14 @@ class SpreadViolation:
         return self.spread_check.eligible < self.spread_check.min_domains
 
     def _is_violated(self, counts: Ints) -> bool:
-        """Return whether a pod is in the wrong place; only pods that have the constraint can be."""
+        """Return whether a pod that has the constraint violates it."""
         min_count = 0 if self._from_zero or not self.eligible.size else counts[self.eligible].min()
         domains = self.spread_check.domain_counts.domain_of[self.view.placement.position[self.subjects]]
         crowded = counts[domains[domains != NO_ROW]] - min_count > self.spread_check.max_skew
         return bool(crowded.any())
 
     def _counts(self) -> Ints:
-        """Return the counts as [domain]."""
+        """Return [domain]: how many counted pods it has."""
         domains = self.spread_check.domain_counts.domain_of[self.view.placement.position[self.counted]]
         return np.bincount(domains[domains != NO_ROW], minlength=self.closed.size).astype(np.int64)
 
@@ -269,20 +269,20 @@ class SpreadViolation:
 
 @dataclass(slots=True, eq=False)
 class AntiAffinityViolation:
-    """Pods in one domain that don't go together, by required anti-affinity."""
+    """Pods in one domain that exclude each other by required anti-affinity."""
 
     view: View
     key: str
     name: str
     """The name of the domain."""
     domain: Flags
-    """[node]: those in it."""
+    """[node]: is in the domain."""
     crowd: list[int]
-    """The pods, as they were at first."""
+    """The pods that were in the domain when the violation was found."""
     conflicts: Set[tuple[int, int]]
     """Pairs of classes, the smaller first."""
     kept: set[int] = field(default_factory=set)
-    """Pods that found no place elsewhere."""
+    """Pods without a target."""
 
     def moves_needed(self) -> int:
         return evictions_needed(self._by_class(self.pods()), self.conflicts)
