@@ -19,9 +19,9 @@ __all__ = ["BalancingProblem", "LoadBalancing"]
 
 
 _TRIAL_RUNS = 4
-"""Searches for moves, each without those that turned out not to be possible in any order."""
+"""How often to search again without the moves that are not possible in any order."""
 _SWAPS_TRIED = 100
-"""Exchanges of pods between full nodes that are tried: each is tried on the placement."""
+"""How many swaps of pods between full nodes to try on the placement: each takes time."""
 
 
 class BalancingProblem:
@@ -35,12 +35,12 @@ class BalancingProblem:
         columns = np.array([snapshot.resources.index(name) for name in self.resources], np.intp)
         self.nodes: Indices = np.flatnonzero(view.nodes & snapshot.nodes.ready & _is_known(snapshot, columns))
         """[node]: its row in the snapshot."""
-        number = np.full(len(snapshot.nodes) + 1, -1, np.intp)  # the last one for pods that are nowhere
+        number = np.full(len(snapshot.nodes) + 1, -1, np.intp)  # the last entry is for pods without a node
         number[self.nodes] = np.arange(len(self.nodes))
         at = number[view.placement.position]
         self.pods: Indices = np.flatnonzero(at >= 0)
         """[pod]: its row in the snapshot."""
-        # A node that an autoscaler is about to remove is no measure of balance: filled again, it would stay.
+        # A node that an autoscaler is about to remove must not be filled: then it would stay.
         self.receives: Flags = (view.open & ~view.scale_down_candidates)[self.nodes]
         allocatable = snapshot.nodes.allocatable[self.nodes][:, columns].astype(np.float64)
         weight = np.divide(100.0, allocatable, out=np.zeros_like(allocatable), where=allocatable > 0)
@@ -49,9 +49,9 @@ class BalancingProblem:
         """[node, resource]: before any move of the plan, in percent."""
         amount = snapshot.pods.load[self.pods][:, columns].astype(np.float64)
         self.load_model = LoadModel(amount, weight, at[self.pods], load)
-        """Moves that were accepted are made on it."""
+        """The load with all accepted moves."""
         self._unreachable: dict[int, set[int]] = {}
-        """Nodes that a pod may go to by itself, but not in any order of moves that was tried."""
+        """By pod: nodes that it may go to alone, but not in any order of moves that was tried."""
         self._swaps = self._accepted = self._refused = 0
 
     @property
@@ -60,7 +60,8 @@ class BalancingProblem:
         return threshold > 0 and self.load_model.is_inside(threshold, self.receives)
 
     def bundles(self) -> Iterator[MoveBundle]:
-        """Yield bundles worth proposing, in order; those that don't fit come last, to report why."""
+        """Yield bundles to propose, in order. Bundles that don't fit come last, so that the plan reports
+        why."""
         if not self.resources or not self.receives.any() or self.view.room <= 0 or self.is_balanced:
             return
         pods, targets = self._tried_out()
@@ -71,10 +72,11 @@ class BalancingProblem:
         )
 
     def _tried_out(self) -> tuple[Indices, Indices]:
-        """Return moves that can be made one after the other, found by a few tries in a small cluster.
+        """Return pods and targets; in a small cluster, moves that can be made one after the other.
 
         A search may find moves that can't be made in any order. A refused pod stays for the rest of the plan,
-        and so do those that moved before it, which the next check would correct.
+        and the moves before it may be of no use without it. So a small cluster tries
+        the moves first, and searches again without those that fail.
         """
         pods, targets = self._searched()
         for _ in range(_TRIAL_RUNS if len(self.nodes) <= SMALL else 0):
@@ -94,7 +96,7 @@ class BalancingProblem:
         return pods, assignment.load_model.at[pods]
 
     def _trial_run(self, pods: Indices, targets: Indices) -> list[tuple[int, int]]:
-        """Make the moves on trial and return those that are impossible."""
+        """Make the moves in a trial, and return those that are impossible."""
         load_model = self.load_model.copy()
         with self.view.placement.trial():
             for bundle in self._as_they_fit(load_model, pods, targets):
@@ -105,7 +107,7 @@ class BalancingProblem:
         return list(zip(pods[left].tolist(), targets[left].tolist(), strict=True))
 
     def _as_they_fit(self, load_model: LoadModel, pods: Indices, targets: Indices) -> Iterator[MoveBundle]:
-        """Yield moves as they fit; one that doesn't fit yet waits until others have moved."""
+        """Yield bundles as soon as they fit; one that doesn't fit yet waits for others."""
         before = len(pods) + 1
         while len(pods) < before:
             before = len(pods)
@@ -116,14 +118,15 @@ class BalancingProblem:
             pods, targets = pods[left], targets[left]
 
     def _may_be_made(self, bundle: MoveBundle) -> bool:
-        """Return whether the move fits now; several moves are left to the planner, which can reorder them."""
+        """Return whether a single move fits now. For several moves, the planner decides, which can reorder
+        them."""
         view, rows = self.view, [int(self.pods[pod]) for pod, *_ in bundle.moves]
         if not all(map(view.may_move, rows)):
             return False
         if len(rows) > 1:
             return True
         target, stays = int(self.nodes[bundle.moves[0][2]]), view.handover(rows[0]).source_stays
-        # Spread may be worse for a while: the search has taken care of it.
+        # The search has checked spread constraints for the end; they may be worse meanwhile.
         return view.placement.fits_on(rows[0], target, source_stays=stays)
 
     def _assignment(self) -> Assignment:
@@ -162,7 +165,7 @@ class BalancingProblem:
         self.view.placement.move(int(self.pods[pod]), int(self.nodes[node]))
 
     def may_swap(self, pod: int, other: int) -> bool:
-        """Try the swap on the placement: the other leaves, this one comes, and the other fits there."""
+        """Return whether the two pods can swap, by trying it on the placement."""
         self._swaps += 1
         if self._swaps > _SWAPS_TRIED:
             return False
@@ -187,9 +190,9 @@ class BalancingProblem:
         )
 
     def _reason(self, bundle: MoveBundle, number: int) -> str:
-        """Return the reason, in the resource in which the two nodes differ most when the move's turn comes.
+        """Return the reason, with the resource in which the two nodes differ most when the move is made.
 
-        The loads are those before the plan, as in all that is shown of it, not those after earlier moves.
+        The loads are those before the plan, as in all output about it, not those after earlier moves.
         """
         pod, *ends = bundle.moves[number]
         widest = int(np.abs(np.subtract(*bundle.loads[number])).argmax())
@@ -201,8 +204,8 @@ class BalancingProblem:
         keys = ", ".join(self.view.snapshot.pods.records[self.pods[other]].key for other in others)
         return f"{words}; together with {keys}"
 
-    def note_rejection(self, bundle: MoveBundle) -> None:
-        """Record the answer to a bundle: if it was accepted, its pods are at their targets from now on."""
+    def note_answer(self, bundle: MoveBundle) -> None:
+        """Record whether a bundle was accepted; then its pods are at their targets."""
         position = self.view.placement.position
         if all(position[self.pods[pod]] == self.nodes[target] for pod, _, target in bundle.moves):
             self._accepted += 1
@@ -213,16 +216,13 @@ class BalancingProblem:
 
     @property
     def is_worth_another_pass(self) -> bool:
-        """Return whether moves were accepted, so that loads differ now, and others refused, so that there is
-        room.
-
-        In a small cluster, search again until nothing more is found.
-        """
+        """Return whether to search again: moves were accepted and others refused, so the loads differ from
+        what the search assumed. In a small cluster, search again until nothing more is found."""
         return self._accepted > 0 and (self._refused > 0 or len(self.nodes) <= SMALL)
 
 
 def _is_known(snapshot: Snapshot, columns: Indices) -> Flags:
-    """Return [node]: whether all custom metrics among the columns are known of it. Others are left out."""
+    """Return [node]: all custom metrics among the columns are known. Other nodes are left out."""
     metrics = columns[columns >= len(snapshot.resources) - snapshot.nodes.metrics]
     known: Flags = np.all(snapshot.nodes.allocatable[:, metrics] > 0, axis=1)
     return known
@@ -239,14 +239,14 @@ class LoadBalancing:
     strategy's Ready nodes; above `imbalanceThreshold` in any of `balanceResources`, pods move so that Σ(load
     - mean)² over all of them falls fastest, until the spread is inside the threshold.
 
-    No pod moves back and forth: a move must gain at least `minGain` of what its two nodes are off the mean
-    by, and no pod moves unless its node is further above one that it may go to than the threshold allows.
+    No pod moves back and forth: a move must reduce the distance of its two nodes from the mean by at least
+    `minGain`, and the source must exceed some possible target by more than the threshold.
     """
 
     name: ClassVar[str] = "LoadBalancing"
 
     def too_hot(self, view: View) -> Flags:
-        """Return [node]: those whose distance to the lowest is above the threshold."""
+        """Return [node]: its load exceeds the lowest by more than the threshold."""
         problem = BalancingProblem(view)
         distance = problem.load_model.load - problem.load_model.lowest(problem.receives)
         flags = np.zeros(len(view.snapshot.nodes), np.bool_)
@@ -260,6 +260,6 @@ class LoadBalancing:
                 if problem.is_balanced or len(bundle.moves) > view.room:
                     return
                 yield problem.proposal(bundle)
-                problem.note_rejection(bundle)
+                problem.note_answer(bundle)
             if not problem.is_worth_another_pass:
                 return

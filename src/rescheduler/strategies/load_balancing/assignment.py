@@ -1,4 +1,4 @@
-"""An assignment of pods to nodes that the search changes: which pods have moved, and where they may go.
+"""Hold the assignment of pods to nodes that the search changes, and what is known of possible targets.
 
 Nothing here acts: the result is a list of moves that the strategy proposes and the planner checks again.
 
@@ -7,7 +7,7 @@ to its node, so a move changes two nodes only, and the gains of many moves are o
 
     gain(pod: s → t) = Σ_resources  u·(2·off[s] - u) - v·(2·off[t] + v)       u, v: its share of s and of t
 
-`off` is the distance from the mean. The mean shifts slightly when nodes differ in size; it is treated as
+`off` is the deviation from the mean. The mean shifts slightly when nodes differ in size; it is treated as
 fixed until `recompute_mean`, which can only underestimate a gain.
 
 Products of long, narrow matrices are computed in slices small enough for one thread. With more threads,
@@ -35,7 +35,8 @@ __all__ = [
 
 
 _MAX_MULTIPLICATIONS = 2**17
-"""Multiplications: OpenBLAS, which numpy brings along, shares out what is larger than twice that."""
+"""The most multiplications per product: OpenBLAS, which numpy uses, splits products twice as large among
+threads."""
 
 
 def matrix_product(left: Floats, right: Floats) -> Floats:
@@ -56,7 +57,7 @@ def matrix_products(left: Floats, right: Floats) -> Floats:
 
 
 def over_resources(values: Floats) -> Floats:
-    """Sum over the last axis. For few columns, adding them one after the other is much faster."""
+    """Return the sum over the last axis. Adding a few columns one by one is much faster than `sum`."""
     total: Floats = values[..., 0].copy()
     for column in range(1, values.shape[-1]):
         total += values[..., column]
@@ -69,7 +70,7 @@ class LoadModel:
     weight: Floats
     """[node, resource]: percent of the node per unit; 0 where a node has nothing of it."""
     at: Indices
-    """[pod]: its node now."""
+    """[pod]: its current node."""
     load: Floats
     """[node, resource]: percent; 0 where a node has nothing of it."""
     deviation: Floats
@@ -98,11 +99,11 @@ class LoadModel:
         return float(squares.sum())
 
     def distances(self) -> Floats:
-        """Return [node]: how far off the mean it is, squared, all resources together."""
+        """Return [node]: the squared deviation from the mean, summed over all resources."""
         return over_resources(np.square(self.deviation))
 
     def lowest(self, nodes: Flags) -> Floats:
-        """Return [resource]: the least load of those nodes."""
+        """Return [resource]: the lowest load of these nodes."""
         loads = self.load[nodes]
         if not self._all_have:
             loads[~self._has[nodes]] = np.inf
@@ -112,10 +113,10 @@ class LoadModel:
     def is_inside(self, threshold: float, receives: Flags) -> bool:
         """Return whether the spread is inside the threshold in every resource.
 
-        A node that takes no pods can't be too cold: nothing would ever make it warmer.
+        A node that receives no pods does not count as too cold, because no move could change that.
         """
         high, low, resource = self._witness
-        # As long as two nodes that were too far apart still are, there is no need to look at the others.
+        # If the two nodes that were too far apart before still are, the others need not be checked.
         if receives[low] and self.load[high, resource] - self.load[low, resource] > threshold:
             return False
         spread = self.load.max(axis=0) - self.lowest(receives)
@@ -126,7 +127,7 @@ class LoadModel:
         return bool((spread <= threshold).all())
 
     def is_even(self, tolerance: float) -> bool:
-        """Return whether loads are off the mean by no more than that on average (root of the mean square)."""
+        """Return whether the root mean square of the deviations is at most `tolerance`."""
         return self.squared_deviation <= self.load.size * tolerance**2
 
     def put(self, pod: int, node: int) -> None:
@@ -140,13 +141,13 @@ class LoadModel:
         self.at[pod] = node
 
     def relief(self, pods: Indices) -> Floats:
-        """Return [pod]: what leaving its node gains."""
+        """Return [pod]: the gain of leaving its node."""
         at = self.at[pods]
         share = self.amount[pods] * self.weight[at]
         return over_resources(share * (2 * self.deviation[at] - share))
 
     def gains(self, pods: Indices, nodes: Indices) -> Floats:
-        """Return [pod, node]: what moving each pod to each node gains; nothing where it is already."""
+        """Return [pod, node]: the gain of moving each pod to each node; 0 for its own node."""
         amount = self.amount[pods]
         weight = self.weight[nodes]
         cost = np.concatenate([2 * weight * self.deviation[nodes], weight * weight], axis=1)
@@ -156,16 +157,16 @@ class LoadModel:
         return gains
 
     def gains_each(self, pods: Indices, nodes: Indices) -> Floats:
-        """Return [i]: what moving `pods[i]` to `nodes[i]` gains."""
+        """Return [i]: the gain of moving `pods[i]` to `nodes[i]`."""
         share = self.amount[pods] * self.weight[nodes]
         return self.relief(pods) - over_resources(share * (2 * self.deviation[nodes] + share))
 
     def exchange_gains(self, pods: Indices, others: Indices) -> Floats:
-        """Return [pod, other]: what it gains if the two change places; nothing on the same node.
+        """Return [pod, other]: the gain of swapping the two; 0 on the same node.
 
-        Piles of both, [pile, pod] and [pile, other], give [pile, pod, other]. The square of the difference
-        of the two, written out, is a product of what depends on the one with what depends on the other, so
-        that all pairs cost one multiplication of matrices.
+        Groups of both, [group, pod] and [group, other], give [group, pod, other]. The square of the
+        difference expands to products of a term of one pod with a term of the other, so all pairs cost one
+        matrix product.
         """
         amount, slope, bend = self._terms(pods)
         other_amount, other_slope, other_bend = self._terms(others)
@@ -181,36 +182,36 @@ class LoadModel:
         return gains
 
     def exchange_gains_each(self, pods: Indices, others: Indices) -> Floats:
-        """Return [i]: what it gains if `pods[i]` and `others[i]` change places."""
+        """Return [i]: the gain of swapping `pods[i]` and `others[i]`."""
         amount, slope, bend = self._terms(pods)
         other_amount, other_slope, other_bend = self._terms(others)
         more = other_amount - amount
         return -over_resources(more * (slope - other_slope + (bend + other_bend) * more))
 
     def _terms(self, pods: Indices) -> tuple[Floats, Floats, Floats]:
-        """Return [pod, resource]: amount, and slope and curvature of the unevenness as the amount on its node
-        grows."""
+        """Return [pod, resource]: the amount, and the slope and curvature of the imbalance over the amount on
+        its node."""
         at = self.at[pods]
         return self.amount[pods], 2 * self.weight[at] * self.deviation[at], self._weight_squared[at]
 
 
 EVEN = 0.06
-"""Percentage points off the mean, on average over nodes and resources, that are not worth a move."""
+"""An average deviation from the mean that is not worth a move, in percentage points."""
 NEGLIGIBLE = 0.0064
 """The largest gain that is not worth a move, in squared percentage points."""
 SAMPLE = 32
 """The rules are asked about all nodes for this many pods, then for one in this many of those that follow."""
 ENOUGH_ASKED = 8
-"""Pods that must have been asked about before anything is concluded about nodes."""
+"""How many pods of the sample are needed before anything is concluded about nodes."""
 
 
 class AssignmentRules(Protocol):
-    """What the rules say, asked only about pods that are worth the question."""
+    """The rules for moving pods, asked only about pods that are worth moving."""
 
     def may_move(self, pod: int) -> bool: ...
 
     def places(self, pod: int) -> Flags:
-        """Return [node]: where it may go as things stand."""
+        """Return [node]: the pod may go there now."""
         ...
 
     def may_go(self, pod: int, node: int) -> bool:
@@ -218,7 +219,7 @@ class AssignmentRules(Protocol):
         ...
 
     def may_swap(self, pod: int, other: int) -> bool:
-        """Return whether two pods may change places, each where the other was."""
+        """Return whether two pods may swap their nodes."""
         ...
 
     def move(self, pod: int, node: int) -> None:
@@ -229,15 +230,15 @@ class AssignmentRules(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchBounds:
     sheds: Flags
-    """[node]: those that may be relieved."""
+    """[node]: pods may leave it."""
     receives: Flags
-    """[node]: those that pods may be sent to."""
+    """[node]: pods may be sent to it."""
     limit: int
-    """Most moves."""
+    """The most moves."""
     threshold: float
     """The spread that is tolerated, in percentage points."""
     min_gain: float
-    """What a move must gain, relative to what its nodes are off the mean by."""
+    """The share of the imbalance of its nodes that a move must remove."""
 
 
 class Assignment:
@@ -252,18 +253,18 @@ class Assignment:
         self.priority = priority
         self.home = load_model.at.copy()
         self.moves = 0
-        """How many pods are away from home."""
+        """How many pods are not on their original node."""
         self.immovable = np.zeros(len(self.home), np.bool_)
-        """[pod]: those found to have to stay."""
+        """[pod]: it was found that it must stay."""
         self.constrained = np.zeros(len(self.home), np.bool_)
-        """[pod]: those found to be barred from some node that welcomes others."""
+        """[pod]: it was found that it may not go to some node that takes other pods."""
         self._rules = rules
         self._free_to_move: set[int] = set()
         self._places: dict[int, Flags] = {}
         self._met = 0
-        """How many pods were asked about."""
+        """How many pods the rules were asked about."""
         self._asked = 0
-        """How many of them about all nodes, as a sample."""
+        """How many of them are in the sample, which is asked about all nodes."""
         self._allowed = np.zeros(len(bounds.receives), np.int32)
 
     @property
@@ -283,7 +284,7 @@ class Assignment:
         return bool(self.load_model.at[pod] != self.home[pod])
 
     def may_move(self, pod: int) -> bool:
-        """Return whether it may move; those that may not are kept in `immovable`."""
+        """Return whether the pod may move; record it in `immovable` if not."""
         if pod in self._free_to_move:
             return True
         if self.immovable[pod] or not self._rules.may_move(pod):
@@ -293,7 +294,7 @@ class Assignment:
         return True
 
     def places(self, pod: int) -> Flags:
-        """Return [node]: where it may go, as things stood when first asked about since `forget_targets`."""
+        """Return [node]: the pod may go there; as found on the first call since `forget_targets`."""
         known = self._places.get(pod)
         if known is None:
             known = self._find_targets(pod)
@@ -310,21 +311,21 @@ class Assignment:
 
     @property
     def common_targets(self) -> Flags:
-        """Return [node]: those to which at least a tenth of these pods may go.
+        """Return [node]: at least a tenth of the sampled pods may go there.
 
-        A node can be the coldest because hardly anything may run there; it is no target for all pods.
+        A node may be the coldest because few pods may run there; then it is no target for pods in general.
         """
         if self._asked < ENOUGH_ASKED:
             return self.bounds.receives
         return self.bounds.receives & (self._allowed * 10 >= self._asked)
 
     def forget_targets(self) -> None:
-        """Forget the targets that were found, because moves have freed or taken room since."""
+        """Forget the known targets, because moves have freed or taken room."""
         self._places.clear()
         self.constrained[:] = False
 
     def may_go(self, pod: int, node: int) -> bool:
-        """Return whether every rule allows it now; all targets are searched only if not."""
+        """Return whether every rule allows the move now; find all targets of the pod only if not."""
         if node == self.home[pod]:
             return True
         if not self.bounds.receives[node] or not self.may_move(pod):
@@ -359,15 +360,16 @@ class Assignment:
         return self._rules.may_swap(pod, other)
 
     def is_worth_it(self, gain: float, nodes: tuple[int, int]) -> bool:
-        """Return whether the gain is worth a move: how much closer both nodes get to the mean."""
+        """Return whether the gain is worth a move, relative to the imbalance of both nodes."""
         if gain <= NEGLIGIBLE or not self.bounds.min_gain:
             return gain > NEGLIGIBLE
         return gain > self.bounds.min_gain * float(np.square(self.load_model.deviation[list(nodes)]).sum())
 
     def reaches_far_enough(self, pod: int, target: int) -> bool:
-        """Return whether its node is further above some node that it may go to than the threshold allows.
+        """Return whether the load of its node exceeds that of some possible target by more than the
+        threshold.
 
-        Nodes that are cold because nothing may run there must not keep all others on the move.
+        A node that is cold because no pod may run there must not cause moves between the others.
         """
         here, threshold = self.load_model.load[self.load_model.at[pod]], self.bounds.threshold
         if not threshold or (here - self.load_model.load[target] > threshold).any():

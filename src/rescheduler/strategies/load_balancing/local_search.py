@@ -20,19 +20,19 @@ __all__ = [
 ]
 
 SMALL = 64
-"""The number of nodes up to which more is tried, because rounds cost little."""
+"""The number of nodes up to which a cluster is small: more is tried there, because rounds cost little."""
 ROUNDS = 6
-"""Most rounds of settling in a row."""
+"""The most rounds of improvement in a row."""
 WORTH_A_ROUND = 0.01
-"""What a round must take off the unevenness for another one to follow."""
+"""The share of the imbalance that a round must remove for another one to follow."""
 COLDEST = 128
-"""Nodes that moves are sent to instead of their target."""
+"""How many of the coldest nodes are considered as other targets."""
 TRIED = 400
-"""The number of candidates that one round tries."""
+"""How many candidates one round tries."""
 PAIRED = 300_000
-"""Pairs of moves that one round considers."""
+"""How many pairs of moves one round considers."""
 FINE = NEGLIGIBLE / 8
-"""What an exchange must gain where only targets matter: it costs no move."""
+"""What an exchange of targets must gain, which costs no move."""
 
 
 def improve_moves(assignment: Assignment) -> None:
@@ -47,10 +47,10 @@ def improve_moves(assignment: Assignment) -> None:
 
 
 def reselect_by_source(assignment: Assignment) -> None:
-    """Select for each source the pods that are best for it, wherever they go, then assign targets again.
+    """Select the best pods for each source, whatever their targets, then assign targets again.
 
-    The best pods for a source depend on a few pods; the best for a target, on all that are sent. So a
-    selection by source can nearly always be made to suit the targets, though not by one exchange at a time.
+    Only a few pods compete for each source, but all moved pods for each target. So targets can nearly always
+    be assigned to a selection by source, though not by one exchange at a time.
     """
     assignment.load_model.recompute_mean()
     if not _select_for_sources(assignment):
@@ -63,7 +63,7 @@ def reselect_by_source(assignment: Assignment) -> None:
 
 
 def undo_moves(assignment: Assignment, fewer: int) -> None:
-    """Undo the moves that gain least."""
+    """Undo this number of moves, those that gain least first."""
     moves = max(assignment.moves - fewer, 0)
     while (surplus := assignment.moves - moves) > 0:
         assignment.load_model.recompute_mean()
@@ -98,13 +98,13 @@ def _retarget(assignment: Assignment) -> int:
 
 
 def _replace(assignment: Assignment) -> int:
-    """Let other pods of the same nodes move instead, where that gains more."""
+    """Replace moved pods by other pods of the same node where that gains more."""
     pods, others = _replacements(assignment)
     return _exchange_some(assignment, pods, others, assignment.load_model.exchange_gains_each(pods, others))
 
 
 def _select_for_sources(assignment: Assignment) -> int:
-    """Select in the same way, but by what the source alone gains."""
+    """Replace moved pods in the same way, but only consider the gain of the source."""
     load_model = assignment.load_model
     pods, others = _replacements(assignment)
     original_nodes = assignment.home[pods]
@@ -116,7 +116,7 @@ def _select_for_sources(assignment: Assignment) -> int:
 
 
 def _replacements(assignment: Assignment) -> tuple[Indices, Indices]:
-    """Return moved pods, each with every pod that stayed on its node and has no higher priority."""
+    """Return moved pods, each paired with every pod that stayed on its node and has no higher priority."""
     at, home = assignment.load_model.at, assignment.home
     moved_pods = assignment.moved_pods()
     is_home = np.zeros(len(assignment.bounds.receives), np.bool_)
@@ -134,7 +134,7 @@ def _replacements(assignment: Assignment) -> tuple[Indices, Indices]:
 
 
 def _exchange_targets(assignment: Assignment, floor: float) -> int:
-    """Exchange the targets of pairs of moves where that is better; return how many.
+    """Exchange the targets of pairs of moves where that gains; return how many.
 
     Moves to the nodes furthest from the mean are paired with all others.
     """
@@ -173,7 +173,7 @@ def _take(
     most: int = TRIED,
     floor: float = NEGLIGIBLE,
 ) -> int:
-    """Try the best candidates first, each node in one of them at most: so their gains add up."""
+    """Try the candidates, the best first, each node at most once, so that their gains add up."""
     if not len(gains):
         return 0
     top = np.argpartition(-gains, TRIED - 1)[:TRIED] if len(gains) > TRIED else np.arange(len(gains))
@@ -192,39 +192,39 @@ def _take(
 
 
 SWAPPING_NODES = 48
-"""Nodes, the furthest from the mean, that seek to trade in one round."""
+"""How many nodes, the furthest from the mean, look for swaps in one round."""
 PARTNERS = 6
-"""Nodes, the furthest from it in load, that a node may trade with in one round."""
+"""With how many nodes, those that differ most in load, a node may swap in one round."""
 PAIRS = 40_000
-"""Pairs of pods that are considered for one pod."""
+"""How many pairs of pods are considered per node."""
 AT_ONCE = 400_000
-"""Pairs of pods whose gains are worked out in one go."""
+"""How many gains of pairs are computed at once."""
 SWAP_SLACK = 0.05
-"""What a trade of a round must gain, relative to the first of it."""
+"""What a swap must gain, relative to the first swap of its round."""
 
 Pairs = tuple[Indices, Indices, Floats]
-"""Pods, the others, and what it gains if they change places."""
+"""Pods, the pods to swap them with, and the gains."""
 
 
 def swap_pods(assignment: Assignment) -> None:
     """Swap pairs of pods until the limit, the threshold, or no pair that gains.
 
-    A node that found nothing to trade is not asked again before others have been, and then once more in the
-    end: others have traded since.
+    A node that found no swap is considered again only after all others, because they may have changed by
+    then.
     """
     pods_by_node, exhausted = _PodsByNode(assignment), np.zeros(len(assignment.bounds.receives), np.bool_)
     while assignment.moves < assignment.bounds.limit and not assignment.balanced:
         assignment.load_model.recompute_mean()
-        is_last_word = not exhausted.any()
+        is_last_round = not exhausted.any()
         if not _swap_round(assignment, pods_by_node, exhausted):
-            if is_last_word:
+            if is_last_round:
                 return
             exhausted[:] = False
 
 
 def _swap_round(assignment: Assignment, pods_by_node: "_PodsByNode", exhausted: Flags) -> bool:
-    """Trade pods for one round, and return whether any trade was made. Nodes that found none are `exhausted`
-    then."""
+    """Swap pods for one round, and return whether any were swapped. Nodes that found no swap are marked in
+    `exhausted`."""
     load_model = assignment.load_model
     swapping_nodes, (pods, others, gains) = _promising(assignment, pods_by_node, ~exhausted)
     exhausted[swapping_nodes] = True
@@ -253,8 +253,8 @@ def _swap_round(assignment: Assignment, pods_by_node: "_PodsByNode", exhausted: 
 
 
 def _promising(assignment: Assignment, pods_by_node: "_PodsByNode", seeking: Flags) -> tuple[Indices, Pairs]:
-    """Return the trading nodes that are furthest from the mean, and the most promising exchanges of their
-    pods with pods of nodes that differ most."""
+    """Return the nodes that look for swaps (those furthest from the mean), and their most promising swaps
+    with nodes that differ most."""
     order = np.argsort(-assignment.load_model.distances(), kind="stable")
     swapping_nodes: Indices = order[(pods_by_node.usable & seeking)[order]][:SWAPPING_NODES]
     found = [*_best_of(assignment, pods_by_node, swapping_nodes)] if len(swapping_nodes) else []
@@ -266,7 +266,7 @@ def _promising(assignment: Assignment, pods_by_node: "_PodsByNode", seeking: Fla
 
 
 def _best_of(assignment: Assignment, pods_by_node: "_PodsByNode", swapping_nodes: Indices) -> Iterator[Pairs]:
-    """Yield, for each pod of a node's partners, the best pod of the node to swap with."""
+    """Yield the best swap for each pod of each node's partners."""
     partners, apart = _partners(assignment, pods_by_node.usable, swapping_nodes)
     own, is_own = pods_by_node.of(swapping_nodes[:, None])
     others, is_other = pods_by_node.of(np.where(apart > 0, partners, -1))
@@ -284,8 +284,8 @@ def _best_of(assignment: Assignment, pods_by_node: "_PodsByNode", swapping_nodes
 
 
 def _partners(assignment: Assignment, usable: Flags, swapping_nodes: Indices) -> tuple[Indices, Floats]:
-    """Return [trader, partner]: the nodes whose load differs most from each, and by how much; 0 if there is
-    none."""
+    """Return [node, partner]: the nodes whose load differs most from each, and by how much; 0 means no
+    partner."""
     deviation, sheds = assignment.load_model.deviation, assignment.bounds.sheds
     apart = over_resources(np.square(deviation[swapping_nodes][:, None] - deviation))
     apart[:, ~usable] = 0.0
@@ -296,7 +296,7 @@ def _partners(assignment: Assignment, usable: Flags, swapping_nodes: Indices) ->
 
 
 class _PodsByNode:
-    """Which pods are on which node, while they change places."""
+    """The pods of each node, updated by every swap."""
 
     def __init__(self, assignment: Assignment) -> None:
         at, nodes = assignment.load_model.at, len(assignment.bounds.receives)
@@ -305,7 +305,7 @@ class _PodsByNode:
         self._first = np.searchsorted(at[self._by_node], np.arange(nodes))
         self._count = np.bincount(at, minlength=nodes)
         self._position = np.empty_like(self._by_node)
-        """[pod]: where it is in `_by_node`."""
+        """[pod]: its index in `_by_node`."""
         self._position[self._by_node] = np.arange(len(at))
         self.usable: Flags = assignment.bounds.receives & (self._count > 0)
 
@@ -315,9 +315,10 @@ class _PodsByNode:
         self._position[pod], self._position[other] = there, here
 
     def of(self, nodes: Indices) -> tuple[Indices, Flags]:
-        """Return [pile, pod]: the pods on the nodes of each pile [pile, node], and which of these are of use.
+        """Return [group, pod]: the pods on each group of nodes [group, node], and which entries are movable
+        pods.
 
-        All piles are as long as the longest; a node of -1 has none.
+        All rows are as long as the longest; node -1 has no pods.
         """
         counts = np.where(nodes >= 0, self._count[nodes], 0)
         places = np.arange(int(counts.max(initial=0)))

@@ -1,6 +1,6 @@
-"""Turn a set of moves into proposals in order: the steepest first, and each of them a gain by itself.
+"""Turn a set of moves into bundles to propose, the highest gain first; each bundle gains by itself.
 
-Some moves pay only together, such as two pods that change places. Those are bundled: taken all or none.
+Some moves gain only together, such as a swap of two pods. They are one bundle, which is accepted as a whole.
 """
 
 from collections.abc import Iterator
@@ -14,22 +14,22 @@ from rescheduler.strategies.load_balancing.assignment import NEGLIGIBLE, LoadMod
 __all__ = ["MoveBundle", "move_bundles"]
 
 LONGEST = 16
-"""Moves in a bundle: the more there are, the likelier it is that one is refused, and all with it."""
+"""The most moves in a bundle: with more moves, a refusal is more likely, and it affects all of them."""
 STARTS = 64
-"""Moves that company of more than one is sought for."""
+"""For how many moves a longer bundle is searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class MoveBundle:
     moves: tuple[tuple[int, int, int], ...]
-    """Pod, source, target."""
+    """The pod, source and target of each move."""
     loads: Floats
     """[move, source or target, resource]: before any of them, in percent."""
     gain: float
-    """How much less far from the mean the nodes of these moves are after them, relative to before.
+    """The share of the imbalance of their nodes that the moves remove.
 
-    Relative to these nodes and not to the whole cluster, of which one move is the smaller a part the larger
-    it is.
+    It is relative to these nodes and not to the whole cluster, because one move is a small part of a large
+    cluster.
     """
 
 
@@ -38,7 +38,7 @@ def move_bundles(
 ) -> Iterator[MoveBundle]:
     """Yield bundles; the caller applies an accepted bundle to `load_model` before it asks for the next.
 
-    What gains too little in any company is left out.
+    Moves that gain too little in any bundle are left out.
     """
     left = _RemainingMoves(load_model, pods, targets, min_gain)
     while len(left.pods):
@@ -81,7 +81,8 @@ class _RemainingMoves:
         return found
 
     def chain(self) -> list[tuple[MoveIndices, MoveBundle]]:
-        """Return a few moves that gain together, each the best of those that the ones before it help."""
+        """Return a few moves that gain together. Each is the best of those that gain from the moves before
+        it."""
         alone = self.load_model.gains_each(self.pods, self.targets)
         for first in np.argsort(-alone, kind="stable")[:STARTS].tolist():
             chain, sources = [first], [self._make(first)]
@@ -103,9 +104,9 @@ class _RemainingMoves:
         return []
 
     def _apart(self, candidates: Indices, gains: Floats) -> list[MoveIndices]:
-        """Return the best of the candidates [candidate, move], and others about as good that use other nodes.
+        """Return the best candidate [candidate, move] and others about as good on other nodes.
 
-        Making one does not change what another gains then.
+        They use different nodes, so making one does not change the gain of another.
         """
         best = np.argsort(-gains, kind="stable")
         candidates = candidates[best[gains[best] >= gains[best[:1]] / 2]]
@@ -120,7 +121,7 @@ class _RemainingMoves:
         return found
 
     def _worthwhile(self, indices: MoveIndices, gain: float) -> list[tuple[MoveIndices, MoveBundle]]:
-        """Return the bundle; nothing if it gains too little."""
+        """Return the bundle, or nothing if it gains too little."""
         ends = {int(self.load_model.at[self.pods[index]]) for index in indices}
         ends |= {int(self.targets[index]) for index in indices}
         before = float(np.square(self.load_model.deviation[sorted(ends)]).sum())
@@ -153,9 +154,9 @@ class _RemainingMoves:
         return total
 
     def _couples(self) -> tuple[Indices, Floats]:
-        """Return [couple, 2] and [couple]: two moves that meet on a node, and what they gain together.
+        """Return [couple, 2] and [couple]: pairs of moves that share a node, and their gains.
 
-        Each alone, less what they both change where they meet: only there it matters that there are two.
+        The gain is the sum of both gains, corrected for the nodes that both moves change.
         """
         load_model, number, sources = self.load_model, len(self.pods), self.load_model.at[self.pods]
         amount = load_model.amount[self.pods]

@@ -1,7 +1,7 @@
 """Search a set of moves: steepest descent, then improvement without more moves.
 
-If an assignment has used up its limit, the least useful moves are undone and the saved moves are used
-where they gain more. With few pods and few moves, a beam search compares many sets of moves. A set grows
+If the limit of moves is reached, the least useful moves are undone, and others are made where they gain more.
+With few pods and few moves, a beam search compares many sets of moves. A set grows
 by one move at a time, and the gain of a move depends on what the set changes:
 
     gain(move | set) = gain(move) - 2 · Σ_nodes,resources  change(set) · change(move)
@@ -29,7 +29,7 @@ from rescheduler.strategies.load_balancing.steepest_descent import descend
 __all__ = ["Moves", "best_sets", "search_moves"]
 
 SPARE = 3
-"""How many times the width is considered: sets can be built in any order, but each is kept once."""
+"""How many candidates are considered per set to keep, because equal sets are found in several orders."""
 
 Moves = list[tuple[int, int]]
 """Pods and targets."""
@@ -41,15 +41,15 @@ class _Beam(NamedTuple):
     gains: Floats
     """[set]"""
     change: Floats
-    """[set, node, resource]: what it adds to the load of nodes."""
+    """[set, node, resource]: the change of the node's load."""
     moves: Indices
-    """[set, move, pod or target]: as indices of the pods that may move, and nodes."""
+    """[set, move, pod or target]: an index of the pods that may move, and a node."""
     names: Indices
-    """[set]: equal for equal sets."""
+    """[set]: a number that is equal for equal sets."""
 
 
 def best_sets(assignment: Assignment, moves: int, width: int) -> list[Moves]:
-    """Return the best sets of so many moves of pods that are at home, best first."""
+    """Return the best sets of this number of moves of pods that have not moved, the best first."""
     pods = np.flatnonzero((assignment.load_model.at == assignment.home) & ~assignment.immovable)
     pods = pods[[assignment.may_move(pod) for pod in pods.tolist()]] if len(pods) else pods
     if not len(pods):
@@ -78,13 +78,13 @@ class _Choice:
         nodes = np.arange(len(load_model.deviation))
         allowed: Flags = np.stack([assignment.places(pod) for pod in pods.tolist()])
         self.gains: Floats = np.where(allowed, load_model.gains(pods, nodes), -np.inf)
-        """[pod, node]: of a move alone."""
+        """[pod, node]: the gain of a single move."""
         self.gains[np.arange(len(pods)), self.at] = -np.inf
         # The sum of random numbers, one per move, identifies a set.
         self.names: Indices = np.random.default_rng(0).integers(1, 2**48, self.gains.shape)
 
     def longer(self, beam: _Beam, width: int) -> _Beam:
-        """Return the best sets with one move more."""
+        """Return the best sets with one more move."""
         gains = self._gains(beam)
         some = min(SPARE * width, gains.size)
         best = np.argpartition(-gains, some - 1, axis=None)[:some]
@@ -102,7 +102,7 @@ class _Choice:
         return _Beam(found[kept], change, moves, names[kept])
 
     def _gains(self, beam: _Beam) -> Floats:
-        """Return [set, pod, node]: what a set gains with that move; no pod moves twice."""
+        """Return [set, pod, node]: the gain of a set with one more move; no pod moves twice."""
         meeting = np.zeros((len(beam.gains), *self.gains.shape))
         for amount, change in zip(self.amount.T, np.moveaxis(beam.change * self.weight, 2, 0), strict=True):
             meeting += amount[:, None] * change[:, None]
@@ -115,34 +115,34 @@ class _Choice:
 
 ROUNDS = 6
 WORTH_DESCENDING = 0.1
-"""What a round of the first descent must take off the unevenness for another one to follow."""
+"""The share of the imbalance that a round of the first descent must remove for another round to follow."""
 WORTH_RELAXING = 0.1
-"""What a loosening must take off the unevenness for another one to follow."""
+"""The share of the imbalance that a relaxation must remove for another one to follow."""
 RELAXATIONS = (0.05, 0.03, 0.01)
-"""Shares of the moves that are taken back, one after the other."""
+"""The shares of the moves that are undone in each relaxation."""
 DEPTH = 12
-"""The largest number of moves that are taken back together in small clusters; each smaller one is tried,
+"""The largest number of moves that are undone together in small clusters; each smaller number is tried,
 too."""
 MOST_MOVES = 12
 MOST_CHOICES = 8_000
-"""The number of pods times nodes up to which all moves are considered together, if few moves are needed."""
+"""The largest number of pods times nodes for which all moves are considered together."""
 WIDE, NARROW = 500_000, 100_000
-"""How many choices are kept over all sets while searching many moves, or two."""
+"""How many candidates are kept over all sets in a search of many moves, and of two."""
 SETS_TRIED = 8
-"""The number of best sets that are tried, because rules may forbid one as a whole."""
+"""How many of the best sets are tried, because rules may forbid a set as a whole."""
 TRIALS = 80
-"""How often two moves are searched again."""
+"""How often pairs of moves are searched again."""
 
 
 def search_moves(assignment: Assignment) -> None:
     """Search moves until the load is inside the threshold, or as even as the limit allows."""
     is_small = len(assignment.bounds.receives) <= SMALL
-    # What takes off little by one move at a time takes off more by exchanges, in fewer rounds.
+    # In a large cluster, exchanges gain more than a long descent, in fewer rounds.
     descend(assignment, worth_a_round=0.0 if is_small else WORTH_DESCENDING)
     if assignment.balanced:
         return
     improve_moves(assignment)
-    descend(assignment)  # with what settling saved
+    descend(assignment)  # improving may have saved moves
     if assignment.moves < assignment.bounds.limit:
         assignment.forget_targets()
         swap_pods(assignment)
@@ -188,7 +188,7 @@ def _relax_and_improve(assignment: Assignment) -> None:
 
 
 def _relaxations(limit: int, *, is_small: bool) -> list[int]:
-    """Return how many moves to take back in each round."""
+    """Return how many moves to undo in each round."""
     if is_small:
         return list(range(1, min(limit, DEPTH) + 1))
     return sorted({round(limit * share) for share in RELAXATIONS} - {0}, reverse=True)
@@ -216,7 +216,7 @@ def _search_widely(assignment: Assignment) -> None:
 
 
 class _Best:
-    """The best arrangement so far, to which the assignment returns."""
+    """The best arrangement so far, which the search restores."""
 
     def __init__(self, assignment: Assignment) -> None:
         self._assignment = assignment
@@ -229,7 +229,7 @@ class _Best:
         )
 
     def improve_by(self, sets: list[Moves]) -> bool:
-        """Return whether one of the first of these sets, applied now, is better than the best."""
+        """Apply the first of these sets that is better than the best so far; return whether there is one."""
         start = self._assignment.arrangement()
         for moves in sets[:SETS_TRIED]:
             if (

@@ -1,9 +1,8 @@
-"""Steepest descent: again and again the pods and targets that gain most.
+"""Steepest descent: make the moves that gain most, in rounds.
 
-It considers a short list: the pods of the hottest nodes, the coldest nodes as targets. A round makes several
-moves, as long as they concern different nodes and gain about as much as the best: what one gains does not
-depend on the others then. The work is bounded by counts, never by time: the same cluster gives the same
-moves.
+It considers only the pods of the hottest nodes, and the coldest nodes as targets. A round makes several
+moves, as long as they use different nodes, so that their gains are independent, and gain about as much as the
+best. The work is bounded by counts, never by time, so that the same cluster gives the same moves.
 """
 
 from collections.abc import Iterator
@@ -16,29 +15,29 @@ from rescheduler.strategies.load_balancing.assignment import NEGLIGIBLE, Assignm
 __all__ = ["SLACK", "descend"]
 
 SOURCES = 96
-"""How many of the hottest nodes have their pods considered at once."""
+"""How many of the hottest nodes are considered at once."""
 SOURCE_BATCHES = 12
-"""How many such goes, each with the next hottest, before there is nothing to be found."""
+"""How many batches of hottest nodes are tried before the search ends."""
 SINKS = 128
 """How many of the coldest nodes are considered as targets."""
 WIDELY_TRIED = 32
-"""Pods of one round that may go to none of these and are tried on every node."""
+"""How many pods per round that may go to none of the coldest nodes are tried on every node."""
 NODES_PER_MOVE = 6
-"""One round makes a move for every so many nodes; in small clusters, one move."""
+"""One round makes one move per this number of nodes, but at least one."""
 LESSONS = 16
-"""Pods in a row that turn out not to be allowed on the expected node: then the round starts again."""
+"""After so many pods in a row that may not go to the expected node, the round starts again."""
 MAX_FAILED_TRIES = 500
-"""Pods in a row that nothing comes of: then the rest, which promises less, is not asked about."""
+"""After so many pods in a row without a move, the others, which gain less, are not tried."""
 SLACK = 0.3
-"""What a move of a round must gain, relative to the first of it."""
+"""What a move must gain, relative to the first move of its round."""
 NEAR = 1.05
-"""Gains within this factor count as equal: there the lower priority moves first."""
+"""Gains within this factor count as equal: then the pod with the lower priority moves first."""
 
 
 def descend(assignment: Assignment, worth_a_round: float = 0.0) -> None:
     """Make single moves until the limit, the threshold, or no move that gains.
 
-    It also ends after a round that takes off less than `worth_a_round` of the unevenness.
+    It also ends after a round that removes less than the share `worth_a_round` of the imbalance.
     """
     content = np.zeros(len(assignment.home), np.bool_)
     failed_tries = 0
@@ -68,8 +67,8 @@ def _batches(assignment: Assignment) -> Iterator[Indices]:
 
 
 def _hottest(assignment: Assignment) -> Indices:
-    """Return the nodes to relieve, the one with the highest gain first. In the end also those below the mean,
-    because others may be further below it than a pod is large."""
+    """Return the nodes to relieve, those furthest above the mean first, then nodes below the mean that exceed
+    the lowest by more than the threshold."""
     load_model, bounds = assignment.load_model, assignment.bounds
     excess = over_resources(np.square(np.maximum(load_model.deviation, 0)))
     too_far_up = (load_model.load - load_model.lowest(bounds.receives) > bounds.threshold).any(axis=1)
@@ -79,7 +78,7 @@ def _hottest(assignment: Assignment) -> Indices:
 
 
 def _coldest(assignment: Assignment) -> Indices:
-    """Return the nodes to move to: the lowest in all resources together, and in each."""
+    """Return the nodes to move to: the coldest in all resources together, and in each."""
     nodes: Indices = np.flatnonzero(assignment.bounds.receives)
     if len(nodes) <= SINKS:
         return nodes
@@ -98,8 +97,8 @@ class _Round:
     """Makes the best moves from some sources, at most one per node."""
 
     def __init__(self, assignment: Assignment, sources: Indices, sinks: Indices, content: Flags) -> None:
-        """`content` are pods whose nodes were not far enough above any place of theirs, which rarely changes
-        on the way down; those that are found so are added."""
+        """Prepare a round. It adds pods to `content` whose node does not exceed any possible target by more
+        than the threshold; later rounds skip them, because that rarely changes."""
         self.assignment, self.sinks, self.content = assignment, sinks, content
         on_source = np.zeros(len(assignment.bounds.receives), np.bool_)
         on_source[sources] = True
@@ -107,19 +106,19 @@ class _Round:
         at_home = assignment.load_model.at[pods] == assignment.home[pods]
         self.pods: Indices = pods[at_home & ~assignment.immovable[pods] & ~content[pods]]
         self.gains = assignment.load_model.gains(self.pods, sinks)
-        """[pod, sink]: 0 where a pod is known not to be allowed, and for nodes of moves of this round."""
+        """[pod, sink]: 0 if the pod may not go there, or if the round has already used the node."""
         self.elsewhere: dict[int, tuple[int, float]] = {}
-        """The best target of some pods that may go to none of the sinks, and what it gains."""
+        """The best target and its gain, for some pods that may go to none of the sinks."""
         self.touched: set[int] = set()
         self.floor = NEGLIGIBLE
         self.learnt = 0
-        """Pods found to be more constrained than was thought."""
+        """How many pods turned out to be more constrained than expected."""
         self.made = 0
         self.failed_tries = 0
-        """Pods since the last move that were asked about, and nothing came of it."""
+        """How many pods were tried without success since the last move."""
 
     def goes_on(self) -> bool:
-        """Return whether a move was made, or something was learnt that makes another round different."""
+        """Make the moves of the round; return whether another round may find more."""
         assignment, lessons = self.assignment, 0
         if not len(self.pods) or not len(self.sinks):
             return False
@@ -144,7 +143,7 @@ class _Round:
         return self.made > 0 or self.learnt > 0
 
     def _promise(self) -> Floats:
-        """Return [pod]: what it gains at best, as far as is known of where it may go."""
+        """Return [pod]: the highest gain among its known targets."""
         assignment, pods = self.assignment, self.pods
         promise: Floats = self.gains.max(axis=1)
         constrained = np.flatnonzero(assignment.constrained[pods])
@@ -172,7 +171,7 @@ class _Round:
 
     def _make(self, index: int, source: int) -> bool:
         assignment, pod = self.assignment, int(self.pods[index])
-        # The rules are asked last: that costs more than all else.
+        # Ask the rules last, because that takes most of the time.
         if index not in self.elsewhere and self.gains[index].max() <= self.floor:
             return False
         if not assignment.may_move(pod):
@@ -197,7 +196,7 @@ class _Round:
         return True
 
     def _best(self, index: int, pod: int) -> tuple[int, float]:
-        """Return the best target that it may go to, and the gain."""
+        """Return the best target that the pod may go to, and the gain; a gain of 0 if there is none."""
         if index in self.elsewhere:
             target, gain = self.elsewhere[index]
             return target, gain if self.assignment.may_go(pod, target) else 0.0
@@ -212,7 +211,7 @@ class _Round:
 
 
 def _by_gain(gains: Floats, priority: Rows) -> list[int]:
-    """Return indices by falling gain; among near equals, by priority, then in order."""
+    """Return indices by decreasing gain; among nearly equal gains, by priority, then in order."""
     steps = np.floor(np.log(np.maximum(gains, NEGLIGIBLE)) / np.log(NEAR))
     order: list[int] = np.lexsort((-gains, priority, -steps)).tolist()
     return order
