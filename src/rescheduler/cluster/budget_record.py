@@ -1,4 +1,4 @@
-"""What is kept of a PodDisruptionBudget."""
+"""The record of a PodDisruptionBudget."""
 
 from collections.abc import Mapping
 
@@ -32,7 +32,7 @@ class BudgetRecord(msgspec.Struct, frozen=True, gc=False):
     desired_healthy: int = 0
     expected_pods: int = 0
     is_current: bool = True
-    """Whether its status is about the budget as it is now. If not, nothing may be evicted by it."""
+    """Whether its status is up to date. If not, no eviction is allowed."""
     always_allows_unhealthy: bool = False
     """`unhealthyPodEvictionPolicy: AlwaysAllow`: pods that are not ready may be evicted in any case."""
     deleted_s: int | None = None
@@ -46,7 +46,7 @@ class BudgetRecord(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_computed(self) -> bool:
-        """Return whether the counts of healthy pods are those of the budget as it is now."""
+        """Return whether the counts of healthy pods are up to date."""
         return self.is_current and not self.sync_failure
 
     def pods(self) -> Selector:

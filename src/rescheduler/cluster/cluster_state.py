@@ -1,4 +1,4 @@
-"""The current state of a cluster: takes changes of single objects, in any order, and makes snapshots.
+"""Hold the current state of a cluster: take changes of single objects, in any order, and make snapshots.
 
 A change only stores the record and its numbers; `freeze` puts everything together. Two states with the same
 records make the same snapshot, whatever happened before.
@@ -69,7 +69,7 @@ __all__ = [
 
 
 class MigrationHistory(NamedTuple):
-    """The migrations of the past, each by the uid of the pod and of its successor."""
+    """What past migrations say about pods, by the uid of the pod and of its successor."""
 
     recent: Mapping[str, float]
     """When it was last moved. A migration that failed counts as well: what did not work a minute ago will
@@ -160,7 +160,8 @@ def pods_on_unknown_nodes(pods: PodTable) -> Iterator[str]:
 
 
 _SETTLING_S = 600.0
-"""How long the value of a node may still include a pod that has left it: a move, and the range of a query."""
+"""How long the value of a node may include a pod that has left: the time of a move and the range of a
+query."""
 
 
 def _with_metrics(
@@ -170,7 +171,8 @@ def _with_metrics(
     moves: MigrationHistory,
     now_s: float,
 ) -> tuple[NodeColumns, PodTable, tuple[str, ...]]:
-    """Return the tables with the values of custom metrics in their last columns, and what was left out."""
+    """Return the tables with the values of custom metrics in their last columns, and notes on what was left
+    out."""
     allocatable, load = nodes.allocatable.copy(), pods.load.copy()
     settling = _settling_nodes(moves, nodes, pods, now_s)
     notes: list[str] = []
@@ -184,8 +186,8 @@ def _with_metrics(
 
 
 def _settling_nodes(moves: MigrationHistory, nodes: NodeColumns, pods: PodTable, now_s: float) -> Flags:
-    """Return [node]: those that a pod has left, or come to, by a move that began or ended not long ago."""
-    found = np.zeros(len(nodes.records) + 1, np.bool_)  # the last one for pods that are nowhere
+    """Return [node]: a pod has left it, or come to it, by a recent move."""
+    found = np.zeros(len(nodes.records) + 1, np.bool_)  # the last entry is for pods without a node
     earliest_s = now_s - _SETTLING_S
     for move in moves.records:
         if move.started_s is not None and move.started_s >= earliest_s:
@@ -310,7 +312,8 @@ class ClusterState:
         self._storage.remove(kind, key)
 
     def freeze(self, now_s: float, *, staleness_s: float = 0.0, assumptions: Iterable[str] = ()) -> Snapshot:
-        """`assumptions` are those that the source of the records made; ours are added."""
+        """Return a snapshot; `assumptions` are those of the source of the records, to which ours are
+        added."""
         rows, templates = self._pods, self._pods.templates
         numbers = rows.gathered()
         shared = templates.rows().take(numbers["template"])
@@ -350,8 +353,7 @@ class ClusterState:
         )
 
     def _amount_table(self) -> AmountTable:
-        """Return a table with a column for every resource that a node has or a pod asks for, however
-        little."""
+        """Return a table with a column for every resource that a node has or a pod requests."""
         names = extended_resource_names(node.allocatable for node in self._nodes.nodes.frozen().values())
         names |= extended_resource_names(self._pods.templates.amounts.values())
         names |= extended_resource_names(self._pods.templates.classes.asks.values())

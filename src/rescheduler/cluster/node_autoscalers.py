@@ -1,4 +1,4 @@
-"""Node autoscalers: which of them are in the cluster, and which of them removes a node that is not needed.
+"""Detect node autoscalers, and which of them removes a node that is not needed.
 
 Karpenter is recognized by its API (NodePools) and by the labels and taints of its nodes. The cluster
 autoscaler is recognized by its status ConfigMap, and by its taints and annotations on nodes.
@@ -45,7 +45,7 @@ SCALE_DOWN_DISABLED_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/scale-
 AUTOSCALER_STATUS_CONFIG_MAP: Final = "kube-system/cluster-autoscaler-status"
 
 _STATUS_EXPIRES_S: Final = 600.0
-"""The cluster autoscaler writes its status every few seconds. An older one is left from an earlier life."""
+"""The cluster autoscaler writes its status every few seconds. An older status means that it was removed."""
 
 UNDERUSED_SHARE: Final = 0.5
 """The cluster autoscaler's default: below this share of requests, it tries to remove a node."""
@@ -61,7 +61,7 @@ class Consolidation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AutoscalerSigns:
-    """What the API server shows of node autoscalers, beside the nodes."""
+    """Signs of node autoscalers in the API server, apart from the nodes."""
 
     node_pools: Mapping[str, Consolidation] | None = None
     """The NodePools by name; None if the server has no NodePools."""
@@ -74,11 +74,11 @@ NO_SIGNS: Final = AutoscalerSigns()
 
 @dataclass(frozen=True, slots=True)
 class NodeRemoval:
-    """Who removes a node that is not needed."""
+    """Which component removes a node that is not needed."""
 
     by: NodeAutoscaler | None
     why: str = ""
-    """Why no one does, in words; empty if someone does."""
+    """Why no component does, as a message; empty if one does."""
 
 
 NO_REMOVAL: Final = NodeRemoval(None, "no node autoscaler was found")
@@ -87,11 +87,11 @@ NO_REMOVAL: Final = NodeRemoval(None, "no node autoscaler was found")
 @dataclass(frozen=True, slots=True)
 class NodeAutoscalers:
     evidence: Mapping[NodeAutoscaler, str] = field(default_factory=dict)
-    """The autoscalers that were found, and how, in words."""
+    """The autoscalers that were found, and how, as messages."""
     node_pools: Mapping[str, Consolidation] = field(default_factory=dict)
 
     def as_configured(self, setting: NodeAutoscaler) -> "NodeAutoscalers":
-        """Return what to assume: what was found, or what the configuration says instead."""
+        """Return the autoscalers that the configuration sets, or else those that were found."""
         if setting is NodeAutoscaler.AUTO:
             return self
         if setting is NodeAutoscaler.NONE:
@@ -125,7 +125,7 @@ NO_AUTOSCALERS: Final = NodeAutoscalers()
 
 
 def detect_autoscalers(nodes: Sequence[NodeRecord], signs: AutoscalerSigns, now_s: float) -> NodeAutoscalers:
-    """Return the node autoscalers that manage this cluster, as far as it shows them."""
+    """Return the node autoscalers that were detected in this cluster."""
     found = {
         NodeAutoscaler.KARPENTER: ", ".join(_karpenter_evidence(nodes, signs)),
         NodeAutoscaler.CLUSTER_AUTOSCALER: ", ".join(_cluster_autoscaler_evidence(nodes, signs, now_s)),
@@ -165,7 +165,7 @@ def scale_down_candidates(
     used_share: Sequence[float],
     movable_pods: Sequence[float],
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return [node]: those that an autoscaler would remove next.
+    """Return [node]: an autoscaler would remove it next.
 
     `used_share` is the larger share of cpu and memory that is requested, and `movable_pods` the number of
     pods that don't belong to the node; both are [node].
@@ -187,7 +187,7 @@ def scale_down_candidates(
 
 
 def consolidation_of(node_pool: Mapping[str, Any]) -> Consolidation:
-    """Return when Karpenter removes nodes of this NodePool; Karpenter's default for what can't be read."""
+    """Return when Karpenter removes nodes of this NodePool; its default if the field is malformed."""
     spec = node_pool.get("spec")
     spec = spec if isinstance(spec, Mapping) else {}
     disruption = spec.get("disruption")

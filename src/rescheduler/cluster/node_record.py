@@ -1,4 +1,4 @@
-"""What is kept of a node: capacity, conditions, labels and cordons; and whether it is about to be removed,
+"""The record of a node: capacity, conditions, labels and cordons; and whether it is about to be removed,
 drained or shut down, or has to be evacuated (`evacuateOn`)."""
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -91,7 +91,7 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> str:
-        """Return the name alone, because nodes have no namespace."""
+        """Return the name, because nodes have no namespace."""
         return self.name
 
     @property
@@ -112,12 +112,13 @@ def in_maintenance(node: NodeRecord) -> bool:
 
 
 def maintenance_requester(node: NodeRecord) -> str:
-    """Return the user who drains the node, as far as it says so: a hint, which anybody may write."""
+    """Return the user who drains the node, if it is annotated. This is a hint, which every client may
+    write."""
     return node.annotations.get(REQUESTED_BY_ANNOTATION, "")[:_MAX_REQUESTER] if in_maintenance(node) else ""
 
 
 def is_cordoned_by(node: NodeRecord, strategy: str) -> bool:
-    """Return whether our cordon still holds; a node that a user uncordoned keeps only our annotation."""
+    """Return whether the node is still cordoned by us; a node that a user uncordoned keeps our annotation."""
     return node.unschedulable and node.annotations.get(CORDONED_BY_ANNOTATION) == strategy
 
 
@@ -155,7 +156,7 @@ def _owns_cordon(entry: Mapping[str, Any]) -> bool:
     return "f:unschedulable" in spec
 
 
-# -- nodes that are about to go
+# -- nodes that are about to be removed
 #
 # This is the one definition for everything that chooses a node for a pod: plans, drains, recovery, safe
 # evictions, and the check before each move.
@@ -167,7 +168,7 @@ REMOVAL_TAINTS: Final = frozenset(
         "karpenter.sh/disruption",  # Karpenter before 1.0
     }
 )
-"""Taints of nodes that an autoscaler is removing. Pods may tolerate them, but would not stay."""
+"""Taints of nodes that an autoscaler is removing. A pod that tolerates them would have to move again."""
 
 DELETION_CANDIDATE_TAINT: Final = "DeletionCandidateOfClusterAutoscaler"
 """The cluster autoscaler removes such a node soon, unless it is needed again."""
@@ -179,18 +180,18 @@ MAINTENANCE_CONDITIONS: Final = (
     "Drained",
     "GracefulNodeShutdownInProgress",
 )
-"""The well-known node conditions of KEP-5683, by which an administrator announces that pods have to go."""
+"""The well-known node conditions of KEP-5683, by which an administrator announces that pods must leave."""
 
 
 def leaving_because(node: NodeRecord) -> str:
-    """Return why the node must not get any pods, as in "the node is being deleted"; empty if it may."""
+    """Return why the node must not get any pods, such as "is being deleted"; empty if it may."""
     if node.deleted_s is not None:
         return "is being deleted"
     for taint in node.taints:
         if taint.key in REMOVAL_TAINTS:
             return f"is being removed (taint {taint.key})"
     for condition in node.conditions:
-        # Ours only says what the label or the signal says, and may stay a moment longer.
+        # Our own condition only repeats the label or the signal, and may be out of date.
         is_ours = condition.reason == DRAIN_REASON
         if condition.status == "True" and condition.type in MAINTENANCE_CONDITIONS and not is_ours:
             return f"has the condition {condition.type}"
@@ -203,7 +204,7 @@ CLUSTER_AUTOSCALER_PREFIX: Final = "cluster-autoscaler.kubernetes.io/"
 
 
 def is_marked_by_autoscaler(node: NodeRecord) -> bool:
-    """Return whether a node autoscaler, or its user, has left anything on the node."""
+    """Return whether the node has a label, taint or annotation of a node autoscaler."""
     return (
         KARPENTER_NODE_POOL_LABEL in node.labels
         or any(taint.key in CLUSTER_AUTOSCALER_TAINTS for taint in node.taints)
@@ -216,7 +217,7 @@ def is_deletion_candidate(node: NodeRecord) -> bool:
 
 
 def soft_taints(node: NodeRecord) -> tuple[Taint, ...]:
-    """Return the taints by which the node prefers that pods stay away."""
+    """Return the taints with the effect PreferNoSchedule."""
     return tuple(taint for taint in node.taints if taint.effect == "PreferNoSchedule")
 
 
@@ -225,7 +226,7 @@ class NodeEvacuation:
     """Why a node has to be emptied, and until when."""
 
     signals: tuple[str, ...]
-    """The signals in words: `taint example.com/spot-interruption`."""
+    """The signals, for messages: `taint example.com/spot-interruption`."""
     is_urgent: bool
     """Whether moves also start outside windows."""
     deadline_s: float | None
@@ -239,7 +240,7 @@ class NodeEvacuation:
 
     @property
     def message(self) -> str:
-        """Return what happens to the node, in words."""
+        """Return the message about the evacuation."""
         if self.is_everywhere:
             return f"not evacuated, because every node gives a signal ({self.reason})"
         if self.deadline_s is None:
@@ -251,7 +252,7 @@ class NodeEvacuation:
 def evacuation_of(
     node: NodeRecord, evacuate_on: Iterable[EvacuationSignal], now_s: float
 ) -> NodeEvacuation | None:
-    """Return why the node has to be emptied, or None if no signal says so. The earliest deadline counts."""
+    """Return why the node has to be emptied; None if it gives no signal. The earliest deadline counts."""
     found = [(signal, since_s) for signal in evacuate_on for since_s in _given_since(node, signal, now_s)]
     if not found:
         return None
@@ -266,10 +267,11 @@ def evacuation_of(
 
 
 SIGNAL_GONE: Final = "SignalGone"
-"""The reason of our condition on a node that we cordoned for a signal that is gone."""
+"""The reason of our condition on a node that we cordoned and that no longer gives the signal."""
 
 _HELD_S: Final = 300.0
-"""How long such a node stays cordoned: a signal that comes and goes must not move pods away and back."""
+"""How long such a node stays cordoned, so that a signal that comes and goes does not move pods back and
+forth."""
 
 
 def held_until(node: NodeRecord, now_s: float) -> float:
@@ -288,7 +290,7 @@ def held_until(node: NodeRecord, now_s: float) -> float:
 
 
 def _given_since(node: NodeRecord, signal: EvacuationSignal, now_s: float) -> Iterator[float]:
-    """Yield since when the node gives the signal, in seconds since 1970; nothing if it does not."""
+    """Yield since when the node gives the signal, in seconds since 1970; nothing if it gives none."""
     for taint in node.taints:
         if taint.key == signal.taint:
             yield _known_since(node, taint.added_s, now_s)
@@ -306,8 +308,8 @@ def _known_since(node: NodeRecord, stated_s: int | None, now_s: float) -> float:
     not empty: that is on the node itself, and so known to every later leader.
     """
     reported = node.condition(EMPTY_CONDITION)
-    # In maintenance, the node was reported before the signal: then its time is not known. Nor is it if the
-    # signal was gone and has come again.
+    # If the node was in maintenance before, or the signal was gone and has come back, our condition is older
+    # than the signal, so the time of the signal is not known.
     is_earlier = in_maintenance(node) or (reported is not None and reported.reason == SIGNAL_GONE)
     reported_s = None if reported is None or is_earlier else reported.since_s
     return next((float(each) for each in (stated_s, reported_s) if each and each <= now_s), now_s)

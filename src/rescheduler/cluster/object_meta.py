@@ -1,4 +1,4 @@
-"""Metadata that all objects have, and the decoding of plain JSON objects into structs.
+"""Decode the metadata that all objects have, and plain JSON objects into structs.
 
 Pods and nodes have their own codecs, because there are many of them; all other kinds are decoded here.
 """
@@ -50,7 +50,7 @@ KEPT_ANNOTATIONS = frozenset(
 
 
 def is_kept_annotation(annotation: str) -> bool:
-    """Return whether records keep this annotation. Others are for other programs, and can be large."""
+    """Return whether records keep this annotation. Others belong to other programs, and can be large."""
     return annotation.startswith(KEPT_ANNOTATION_PREFIXES) or annotation in KEPT_ANNOTATIONS
 
 
@@ -141,7 +141,7 @@ class ObjectMeta(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class PartialObject(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """What is read of an object of one kind; all other fields of it are skipped."""
+    """The fields of an object of one kind that are read; all others are skipped."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -171,7 +171,7 @@ def decode_bytes(kind: str, meta: ObjectMeta, path: str, value: object) -> int:
 
 
 def _key_of(item: object) -> str:
-    """Return the key of an object that can't be decoded, as far as it is readable."""
+    """Return the key of an object that can't be decoded, if it is readable."""
     metadata = item.get("metadata") if isinstance(item, Mapping) else None
     if not isinstance(metadata, Mapping):
         return ""

@@ -1,4 +1,4 @@
-"""What pods share: their workload, their template, and their class for the scheduler.
+"""Find what pods share: their workload, their template, and their pod class.
 
 Pods of one class are equal to the scheduler. Comparing pods by value is expensive, and pods of one template
 mostly share the same Python objects. So a pod is looked up by the identity of its parts first; the parts
@@ -44,7 +44,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class InternedValues(Generic[K]):
-    """Numbers values: each has one number while some row uses it; later another value gets the number."""
+    """Gives each value a number while some row uses it; afterwards, another value may get the number."""
 
     def __init__(self) -> None:
         self._number: dict[K, int] = {}
@@ -52,7 +52,7 @@ class InternedValues(Generic[K]):
         self._uses: list[int] = []
         self._free: list[int] = []
         self._next = 0
-        """The number that a new value gets."""
+        """The next unused number."""
         self.version = 0
         """Grows whenever a value comes or goes."""
 
@@ -80,7 +80,7 @@ class InternedValues(Generic[K]):
         self.version += 1
 
     def drop(self, number: int) -> bool:
-        """Count one use less; return whether it was the last one, so that the value is forgotten."""
+        """Count one use less; return whether it was the last one, after which the value is dropped."""
         self._uses[number] -= 1
         if self._uses[number]:
             return False
@@ -98,17 +98,17 @@ class InternedValues(Generic[K]):
         return value
 
     def values(self) -> list[K | None]:
-        """Return the values by number; None where a number is free. Don't write to them."""
+        """Return the values by number; None if a number is free. Read-only."""
         return self._values
 
 
 def renumber_by_first_use(numbers: Rows, limit: int) -> tuple[Rows, Rows]:
-    """Number the same values again, in the order in which rows use them, and return each former number, too.
+    """Number the values by the order in which rows use them, and return the former number of each, too.
 
-    The number that a value got first depends on earlier events; the order of its rows does not.
+    The former numbers depend on earlier events; the order of rows does not.
     """
     rows = len(numbers)
-    first = np.full(limit + 1, rows, dtype=np.int64)  # the last place is for rows that have none
+    first = np.full(limit + 1, rows, dtype=np.int64)  # the last entry is for rows without a value
     np.minimum.at(first, numbers, np.arange(rows))
     found = np.flatnonzero(first[:limit] < rows)
     used: Rows = found[np.argsort(first[found])].astype(np.int32)
@@ -122,12 +122,12 @@ PodOwners = InternedValues[tuple[str, OwnerReference]]
 
 
 class WorkloadResolver:
-    """Resolves each owner once, as long as neither owners nor controllers change."""
+    """Finds the workload of each owner, once until owners or controllers change."""
 
     def __init__(self) -> None:
         self._known: tuple[int, int] | None = None
         self._workload = np.zeros(0, dtype=np.int32)
-        """The workloads by the number of an owner; the last is for pods without."""
+        """The workloads by the number of an owner; the last entry is for pods without an owner."""
         self._workloads: list[Workload] = []
 
     def of(
@@ -186,7 +186,7 @@ def controllers_above(
 ) -> tuple[WorkloadRecord, ...]:
     """Return the controllers from this owner upwards, as far as `find` knows them."""
     found: list[WorkloadRecord] = []
-    # Everyone can write owner references that form a cycle: the limit ends it.
+    # Any client can write owner references that form a cycle, so the number is limited.
     while owner is not None and len(found) < _MAX_CONTROLLERS:
         record = find(owner) if _is_read(owner) else None
         if record is None:
@@ -218,7 +218,7 @@ class _SchedulingInputs:
         )
         self.volumes: tuple[PodVolume, ...] = pod.volumes
         self.asks: Resources = pod.shape.requests
-        # Constraints are left to the comparison: expensive to hash, and hardly ever all that differs.
+        # Constraints are compared but not hashed: hashing is slow, and other parts usually differ, too.
         self._hash = hash(
             (self.namespace, frozenset(self.labels.items()), self.affinity, self.volumes, self.asks)
         )
@@ -242,7 +242,7 @@ class _SchedulingInputs:
 class PodClasses:
     def __init__(self) -> None:
         self.asks: InternedValues[Resources] = InternedValues()
-        """What new copies ask for."""
+        """The requests of new copies."""
         self._judged: InternedValues[_SchedulingInputs] = InternedValues()
         self._asks_of: list[int] = []
         self._made: list[PodClass | None] = []
@@ -317,7 +317,7 @@ class PodTemplates:
     def __init__(self) -> None:
         self.classes = PodClasses()
         self.amounts: InternedValues[Resources] = InternedValues()
-        """What pods count for."""
+        """The requests of running pods."""
         self.owners: PodOwners = InternedValues()
         self._likenesses: InternedValues[_PartIdentities] = InternedValues()
         self._rows = np.zeros(_FIRST_ROWS, dtype=_ROW)
@@ -351,7 +351,7 @@ class PodTemplates:
                 self.owners.drop(owner)
 
     def rows(self) -> npt.NDArray[np.void]:
-        """Return `pod_class`, `amount`, `owner` and `priority` by number; don't write to them."""
+        """Return `pod_class`, `amount`, `owner` and `priority` by number. Read-only."""
         return self._rows
 
     def _write(self, number: int, pod: PodRecord) -> None:

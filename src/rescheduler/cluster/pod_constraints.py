@@ -1,10 +1,10 @@
-"""The scheduling constraints of a pod, in the structure of the Kubernetes API.
+"""Hold the scheduling constraints of a pod, in the structure of the Kubernetes API.
 
 The API's JSON converts directly into these types. They are frozen and hashable, so that pods with equal
 constraints compare equal. Nothing is validated here: an invalid selector is kept, and the rules reject the
 pod.
 
-Exclude nodes from a pod's node affinity, and remove such exclusions again.
+It also adds exclusions of nodes to the node affinity of a pod, and removes them again.
 
 A replacement that must not return to a node gets, in every term of its required node affinity, one
 requirement per node: `metadata.name NotIn [node]` (Kubernetes allows only one name in each). The annotation
@@ -105,7 +105,7 @@ class NodeAffinity(
 
 
 class PodAffinityTerm(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Which pods are meant, and how far "together" reaches.
+    """The selected pods, and the topology domain that counts as the same place.
 
     No `label_selector` matches no pod, an empty one every pod. No `namespace_selector` and no `namespaces`
     mean the pod's own namespace; an empty `namespace_selector` means every namespace.
@@ -187,7 +187,7 @@ _GREATEST_WEIGHT = 100
 
 
 def avoided_nodes(annotations: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the nodes that the annotation names; none if it can't be read, because then it isn't ours."""
+    """Return the nodes that the annotation names; none if it is malformed, because then it isn't ours."""
     written = annotations.get(AVOIDED_NODES_ANNOTATION)
     if written is None:
         return ()
@@ -203,18 +203,18 @@ def encode_avoided_nodes(nodes: Sequence[str]) -> str:
 
 
 def exclusion_requirements(nodes: Sequence[str]) -> tuple[NodeSelectorRequirement, ...]:
-    """Return what the fields of each term of the required node affinity get."""
+    """Return the requirements to add to the fields of each term of the required node affinity."""
     return tuple(NodeSelectorRequirement(_NAME_FIELD, "NotIn", (node,)) for node in nodes)
 
 
 def preferred_node_term(node: str) -> PreferredSchedulingTerm:
-    """Return what the preferred node affinity gets."""
+    """Return the term to add to the preferred node affinity."""
     wanted = NodeSelectorRequirement(_NAME_FIELD, "In", (node,))
     return PreferredSchedulingTerm(_GREATEST_WEIGHT, NodeSelectorTerm(match_fields=(wanted,)))
 
 
 def with_exclusions(affinity: Affinity, nodes: Sequence[str]) -> Affinity:
-    """Return the same affinity with the exclusions in it."""
+    """Return the affinity with the exclusions."""
     own = exclusion_requirements(nodes)
     required = affinity.node_affinity.required
     if required is None:
@@ -249,14 +249,14 @@ def _without_preferred_node(affinity: Affinity) -> Affinity:
 
 
 def _with(term: NodeSelectorTerm, own: tuple[NodeSelectorRequirement, ...]) -> NodeSelectorTerm:
-    # An empty term matches no node; with our exclusions in it, it would match nearly all.
+    # An empty term matches no node; with our exclusions, it would match nearly all nodes.
     if term == NodeSelectorTerm():
         return term
     return msgspec.structs.replace(term, match_fields=term.match_fields + own)
 
 
 def _without(term: NodeSelectorTerm, own: tuple[NodeSelectorRequirement, ...]) -> NodeSelectorTerm:
-    """Return the term without our own requirements, which stand at its end and never alone."""
+    """Return the term without our own requirements, which are at its end and never alone."""
     is_ours = term.match_fields[-len(own) :] == own and term != NodeSelectorTerm(match_fields=own)
     return msgspec.structs.replace(term, match_fields=term.match_fields[: -len(own)]) if is_ours else term
 

@@ -1,4 +1,4 @@
-"""What is kept of a pod: as little as possible, because there can be 150,000 pods.
+"""The record of a pod. It is as small as possible, because there can be 150,000 pods.
 
 All pods of a template share one `PodShape`; what differs between them is in `PodRecord`. Times are seconds
 since 1970. Records are immutable, including their labels.
@@ -73,7 +73,7 @@ class PodVolume(msgspec.Struct, frozen=True, gc=False):
 
 
 class Container(msgspec.Struct, frozen=True, gc=False):
-    """A container as the spec has it."""
+    """A container of the pod's spec."""
 
     name: str
     image: str = ""
@@ -86,14 +86,14 @@ class Container(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodShape(msgspec.Struct, frozen=True, gc=False):
-    """What a pod has from its template, shared by all pods that have the same.
+    """The parts of a pod that come from its template, shared by all pods with the same ones.
 
     Volumes and affinity are apart: a StatefulSet gives each pod its own claims, a DaemonSet its own node.
     """
 
     constraints: SchedulingConstraints = SchedulingConstraints()
     requests: Resources = Resources()
-    """What the scheduler would ask of a node for a new pod of this shape."""
+    """The requests of a new pod of this shape."""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     scheduler_name: str = ""
@@ -105,7 +105,8 @@ class PodShape(msgspec.Struct, frozen=True, gc=False):
     grace_period_s: int | None = None
     host_network: bool = False
     host_access: str = ""
-    """What of its spec gives it access to its host, in words, without volumes; empty if nothing does."""
+    """The field that gives it access to its host, for messages; empty if none does. Volumes are not
+    included."""
     readiness_gates: tuple[str, ...] = ()
     scheduling_gates: tuple[str, ...] = ()
     resource_claims: tuple[str, ...] = ()
@@ -123,7 +124,7 @@ class ContainerStateWaiting(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContainerStateRunning(msgspec.Struct, frozen=True, gc=False):
-    """The container runs. Since when is not kept: pods that run equally well share one status."""
+    """The container runs. The start time is not kept, so that running pods can share one status."""
 
 
 class ContainerStateTerminated(msgspec.Struct, frozen=True, gc=False):
@@ -235,7 +236,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     affinity: Affinity = Affinity()
     volumes: tuple[PodVolume, ...] = ()
     requests: Resources = Resources()
-    """What the scheduler counts for it on its node: differs from the shape's while it is being resized."""
+    """The requests that the scheduler counts on its node. They differ from the shape's during a resize."""
 
     phase: str = ""
     reason: str = ""
@@ -279,7 +280,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_ready(self) -> bool:
-        # Asked of every pod of a cluster at once, like its owner: a loop takes a third of the time of `any`.
+        # This is called for every pod of a cluster, like `owner`: a loop takes a third of the time of `any`.
         for condition in self.conditions:
             if condition.type == "Ready":
                 return condition.status == "True"
@@ -298,7 +299,7 @@ def resize_is_infeasible(conditions: tuple[PodCondition, ...]) -> bool:
 
 
 _MAX_ORDINAL_DIGITS: Final = 10
-"""No StatefulSet has more pods, and users choose the names."""
+"""The most digits of an ordinal. Users choose pod names, so longer numbers occur."""
 
 
 def statefulset_ordinal(name: str, stateful_set: str) -> int | None:
@@ -327,7 +328,7 @@ def belongs_to_node(pod: PodRecord) -> bool:
 
 
 _EVICTION_REQUEST_ONLY: Final = "descheduler.alpha.kubernetes.io/request-evict-only"
-"""The descheduler's word for pods whose eviction only asks another component to move them."""
+"""The descheduler's annotation of pods that another component moves when they are evicted."""
 
 
 def handles_own_eviction(pod: PodRecord) -> bool:
@@ -355,7 +356,7 @@ IMAGE_ERRORS: Final = _SINGLE_PULL_FAILURES | {
 
 
 def is_starting(status: ContainerStatus) -> bool:
-    """Return whether the container waits, and nothing is wrong with it so far."""
+    """Return whether the container waits without an error."""
     return isinstance(status.state, ContainerStateWaiting) and status.state.reason in _STARTING
 
 

@@ -1,4 +1,4 @@
-"""Amounts of resources as integers, and the resource requests of a pod as Kubernetes computes them.
+"""Compute amounts of resources as integers, and the requests of a pod as Kubernetes does.
 
 Requests of containers add up, because they run at the same time. Init containers run one after another, so
 the largest counts. A sidecar (a restartable init container) keeps running, so it adds to all later init
@@ -30,13 +30,13 @@ _SCALAR_PREFIXES = ("hugepages-", "attachable-volumes-")
 
 
 class Resources(msgspec.Struct, frozen=True, gc=False):
-    """What a node has, or what a pod asks for."""
+    """Amounts of resources: of a node, or requested by a pod."""
 
     cpu_millis: int = 0
     memory_bytes: int = 0
     ephemeral_bytes: int = 0
     pods: int = 0
-    """How many pods a node takes; 0 in what a pod asks for, which is always one."""
+    """How many pods a node takes; 0 in the requests of a pod, which always needs one."""
     extended: tuple[tuple[str, int], ...] = ()
     """Devices, huge pages and the like, sorted by name."""
 
@@ -69,7 +69,7 @@ Quantities = Mapping[str, Quantity]
 
 
 class GrantedResources(msgspec.Struct, frozen=True):
-    """What a status says about the resources of one container, or of the pod; None where it says nothing.
+    """The resources of one container, or of the pod, in the status; None for what the status doesn't have.
 
     A status may have resources of the pod without requests among them: then `actual` is empty.
     """
@@ -85,7 +85,7 @@ class ContainerResourceSpec(msgspec.Struct, frozen=True):
 
 
 class PodResourceSpec(msgspec.Struct, frozen=True):
-    """The parts of a pod that decide what it counts for."""
+    """The parts of a pod that determine its requests."""
 
     containers: tuple[ContainerResourceSpec, ...] = ()
     init_containers: tuple[ContainerResourceSpec, ...] = ()
@@ -100,7 +100,8 @@ def pod_requests(
     pod_granted: GrantedResources | None = None,
     resize_infeasible: bool = False,
 ) -> Resources:
-    """Return what a new pod asks for or, with `granted` (by container), what the running pod counts for."""
+    """Return the requests of a new pod or, with `granted` (by container), those that count for a running
+    pod."""
     of_pod = pod_granted or GrantedResources()
     if granted is None:
         total = _over_containers(pod, lambda container: container.requests)
@@ -113,7 +114,7 @@ def pod_requests(
 def _views(
     pod: PodResourceSpec, granted: Mapping[str, GrantedResources], of_pod: GrantedResources, infeasible: bool
 ) -> Iterable[Quantities]:
-    """Yield the pod as its spec has it, as its node allocated it, and as it really runs."""
+    """Yield the pod with the resources of its spec, those that its node allocated, and its actual ones."""
     nothing = GrantedResources()
 
     def asked(container: ContainerResourceSpec) -> Quantities:

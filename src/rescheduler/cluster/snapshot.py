@@ -81,11 +81,11 @@ CPU, MEMORY, EPHEMERAL, PODS = range(4)
 """The first columns of every table of resources; extended resources follow, sorted by name."""
 
 NO_ROW = -1
-"""Row number of no node, no workload."""
+"""The row number that means no node, or no workload."""
 
 
 class PodClass(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Everything that the scheduler considers in a pod; it can't tell pods of one class apart.
+    """All properties of a pod that the scheduler considers: pods of one class are equal to it.
 
     There may be tens of thousands: pods of a StatefulSet differ in labels and claims, a DaemonSet's in nodes.
     """
@@ -97,12 +97,12 @@ class PodClass(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The affinity without the exclusions that rescheduler added to the pod."""
     volumes: tuple[PodVolume, ...]
     asks: Ints
-    """What a new copy asks of a node, by resource column (`PODS`: 1)."""
+    """The requests of a new copy, by resource column (`PODS`: 1)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """The topmost controller that we know of above a pod: the Deployment, not its ReplicaSet."""
+    """The topmost known controller above a pod: the Deployment, not its ReplicaSet."""
 
     kind: str
     key: str
@@ -140,7 +140,7 @@ class PodTable:
     records: tuple[PodRecord, ...]
     """Sorted by key."""
     row: Mapping[str, int]
-    """The rows by key; a mapping for single questions, slower than a dict."""
+    """The rows by key; lookups are slower than in a dict."""
     node: Rows
     """Row of the node it counts on; `NO_ROW` if unscheduled, finished, or its node is unknown."""
     requests: Ints
@@ -202,39 +202,38 @@ class Snapshot:
     """Labels by name."""
     storage: Storage
     recent_moves: Mapping[str, float]
-    """When a pod was last moved, in vain or not, in seconds since 1970, by uid: from finished migrations.
-    Successors are in here too."""
+    """When a pod was last moved, successfully or not, in seconds since 1970, by uid: from finished
+    migrations. Successors are included."""
     failed_moves: Mapping[str, float]
-    """When moving a pod last failed, likewise."""
+    """When a move of a pod last failed, likewise."""
     moving: frozenset[str]
     """Uids of pods that a migration is moving now."""
     failed_on: Mapping[str, tuple[str, ...]]
     """Nodes on which a copy of the pod could not run, by the pod's uid: from finished migrations."""
     left_after_failure: Mapping[str, tuple[str, ...]]
-    """Nodes on which a pod failed, so that a migration moved it away, by its uid: from all migrations that
-    were begun for that."""
+    """Nodes on which a pod failed, so that a migration moved it away, by its uid."""
     staleness_s: float
-    """How long ago the oldest of the caches it was made from was known to be current."""
+    """How long ago the oldest of its caches was known to be current."""
     assumptions: tuple[str, ...]
-    """What was assumed because the input did not say."""
+    """Assumptions that were made because the input is incomplete."""
     autoscaler_signs: AutoscalerSigns = NO_SIGNS
-    """What the server shows of node autoscalers, beside the nodes."""
+    """Signs of node autoscalers, apart from the nodes."""
     namespace_annotations: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Annotations by namespace, of those that have any that matter."""
+    """Annotations by namespace, only those that matter."""
     move_records: tuple[MoveRecord, ...] = ()
     """All migrations on record that have started or wait, in the order of their keys."""
 
     def has_autoscaler_signs(self) -> bool:
-        """Return whether anything hints at a node autoscaler: in most clusters, nothing does."""
+        """Return whether there is any sign of a node autoscaler; most clusters have none."""
         return self.autoscaler_signs != NO_SIGNS or any(map(is_marked_by_autoscaler, self.nodes.records))
 
     def autoscalers(self) -> NodeAutoscalers:
-        """Return the node autoscalers that this cluster shows. Looks at every node."""
+        """Return the node autoscalers that were detected. This reads every node."""
         return detect_autoscalers(self.nodes.records, self.autoscaler_signs, self.taken_at_s)
 
 
 class PodsByWorkload:
-    """Find all pods of a workload, also those that don't count on any node."""
+    """Finds all pods of a workload, including those that don't count on any node."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         workload = snapshot.pods.workload
@@ -250,8 +249,7 @@ MANDATORY_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods")
 """The first columns: always there, in this order."""
 
 MAX_AMOUNT = 2**53
-"""Larger amounts (9 PB, 9·10¹² cores) are nonsense, as negative ones are, and sums of them must stay within
-64 bits."""
+"""The largest plausible amount (9 PB, 9·10¹² cores); sums of amounts must stay within 64 bits."""
 
 
 def extended_resource_names(amounts: Iterable[Resources | None]) -> set[str]:
@@ -309,7 +307,7 @@ def _bounded(amount: int) -> int:
 
 
 def open_nodes(snapshot: Snapshot, policy: Policy) -> Flags:
-    """Return [node]: whether pods may go there: not cordoned, being emptied or about to be removed."""
+    """Return [node]: pods may go there; it is not cordoned, being emptied or about to be removed."""
     stays = np.fromiter((not leaving_because(node) for node in snapshot.nodes.records), np.bool_)
     return snapshot.nodes.ready & snapshot.nodes.schedulable & ~nodes_being_emptied(snapshot, policy) & stays
 
@@ -317,8 +315,8 @@ def open_nodes(snapshot: Snapshot, policy: Policy) -> Flags:
 def evacuations(snapshot: Snapshot, policy: Policy) -> dict[str, NodeEvacuation]:
     """Return why nodes have to be emptied, by their names.
 
-    If every node gives a signal, their pods have nowhere to go, and what gives the signals is more likely
-    wrong than all nodes are: then no pod is evicted without a move.
+    If every node gives a signal, their pods have no target, and the signals are probably wrong: then no pod
+    is evicted without a move.
     """
     now_s, signals = snapshot.taken_at_s, policy.evacuate_on
     found = {
@@ -332,7 +330,7 @@ def evacuations(snapshot: Snapshot, policy: Policy) -> dict[str, NodeEvacuation]
 
 
 def nodes_being_emptied(snapshot: Snapshot, policy: Policy) -> Flags:
-    """Return [node]: whether the node is in maintenance, or evacuated."""
+    """Return [node]: is in maintenance, or evacuated."""
     now_s, signals = snapshot.taken_at_s, policy.evacuate_on
     return np.fromiter(
         (
@@ -352,7 +350,7 @@ def is_selected_namespace(snapshot: Snapshot, policy: Policy, name: str) -> bool
 
 
 def is_selected_node(snapshot: Snapshot, policy: Policy, name: str) -> bool:
-    """Return whether `nodeSelector` matches the node; a node that does not exist is not left out."""
+    """Return whether `nodeSelector` matches the node; True for a node that does not exist."""
     row = snapshot.nodes.row.get(name)
     return row is None or policy.node_selector.matches(snapshot.nodes.records[row].labels)
 
@@ -367,7 +365,7 @@ def profile_of(snapshot: Snapshot, policy: Policy, namespace: str, node: str) ->
 
 
 def closed_because(snapshot: Snapshot, policy: Policy, node: int) -> str:
-    """Return why a node is closed to pods, as in "the node is cordoned"; empty if it is open."""
+    """Return why a node is closed to pods, such as "is cordoned"; empty if it is open."""
     if not snapshot.nodes.ready[node]:
         return "is not Ready"
     if not snapshot.nodes.schedulable[node]:
@@ -385,9 +383,9 @@ _SLICE = 20_000
 
 
 def slices(count: int) -> Iterator[slice]:
-    """Yield slices of so many values, so that other threads can run in between.
+    """Yield slices of this number of values, so that other threads can run in between.
 
-    A thread that calls C code for all pods of a large cluster at once holds up the event loop meanwhile.
+    A thread that calls C code for all pods of a large cluster at once blocks the event loop.
     """
     return (slice(start, start + _SLICE) for start in range(0, count, _SLICE))
 

@@ -1,4 +1,4 @@
-"""The rows of pods, which change one at a time, and the frozen tables that are made from them.
+"""Store the rows of pods, which change one at a time, and make the frozen tables from them.
 
 A row depends only on its pod. What depends on other objects (the row of its node, its workload) is computed
 when a snapshot is frozen, so the order of changes makes no difference.
@@ -70,7 +70,7 @@ class RecordStore(Generic[T]):
         return self._records.get(key)
 
     def frozen(self) -> Mapping[str, T]:
-        """Return all records, sorted by key; later changes don't show in the result."""
+        """Return all records, sorted by key; later changes don't affect the result."""
         if self._frozen is None:
             self._frozen = dict(sorted(self._records.items()))
         return self._frozen
@@ -82,7 +82,7 @@ class RecordStore(Generic[T]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeColumns:
-    """What follows from the nodes alone."""
+    """The columns that depend only on nodes."""
 
     records: tuple[NodeRecord, ...]
     row: Mapping[str, int]
@@ -154,7 +154,8 @@ class PodRows:
         """The keys when they were last sorted."""
         self._added: dict[str, None] = {}
         self._removed: dict[str, None] = {}
-        """How they differ from that now; not sets, because most come in order, which is worth keeping."""
+        """The changes since then; dicts instead of sets, to keep the order, because most keys arrive
+        sorted."""
 
     def put(self, pod: PodRecord) -> None:
         slot = self._slots.get(pod.key)
@@ -168,7 +169,7 @@ class PodRows:
             self._release(*before)
 
     def put_all(self, pods: Sequence[PodRecord]) -> None:
-        """Put many pods; the first ones of a cluster at a fraction of the cost."""
+        """Add many pods; this is much faster for the first pods of a cluster."""
         keys = [pod.key for pod in pods]
         slots = dict(zip(keys, range(len(keys)), strict=True))
         if self._records or self._usage or len(slots) < len(keys):
@@ -205,7 +206,7 @@ class PodRows:
 
     def order(self) -> RowOrder:
         if self._order is None:
-            # Mostly sorted already, which costs little to sort.
+            # Mostly sorted already, so sorting is fast.
             keys = [key for key in self._sorted if key not in self._removed]
             keys += sorted(self._added)
             keys.sort()
@@ -247,7 +248,8 @@ class PodRows:
         self.templates.drop(template)
 
     def _note_membership(self, key: str, opposite: dict[str, None], changed: dict[str, None]) -> None:
-        """Record that a key came or went; one that did both is neither new nor gone, but may change slot."""
+        """Record that a key was added or removed; one that was both is unchanged, but may have another
+        slot."""
         self._order = None
         if key in opposite:
             del opposite[key]
@@ -256,19 +258,20 @@ class PodRows:
 
 
 def counts_on_node(pod: PodRecord) -> bool:
-    """Return whether the pod counts on its node: until it has finished, also while it is being deleted."""
+    """Return whether the pod counts on its node: until it has finished, even while it is being deleted."""
     return bool(pod.node) and not pod.is_finished
 
 
 def _used(used: UsageReading | None, created_s: int) -> tuple[int, int]:
-    # What was measured before it was made was another pod of the same name.
+    # A reading from before its creation belongs to another pod of the same name.
     if used is None or used.at_s < created_s:
         return UNMEASURED, UNMEASURED
     return min(max(0, used.cpu_millis), MAX_AMOUNT), min(max(0, used.memory_bytes), MAX_AMOUNT)
 
 
 class SortedKeyIndex(Mapping[str, int]):
-    """A mapping that needs no more than the keys: a snapshot is frozen often, and asked for few keys."""
+    """A mapping over the sorted keys, without a dict: snapshots are made often, and few keys are looked
+    up."""
 
     __slots__ = ("_keys",)
 
@@ -340,13 +343,13 @@ def node_table(nodes: NodeColumns, pods: PodTable, metrics: int = 0) -> NodeTabl
 
 
 def _rows_of_nodes(rows: PodRows, node_row: Mapping[str, int]) -> Rows:
-    """Return rows by the number of a node's name; the last is for pods that count on no node."""
+    """Return rows by the number of a node's name; the last entry is for pods that count on no node."""
     found = [NO_ROW if name is None else node_row.get(name, NO_ROW) for name in rows.node_names.values()]
     return np.array([*found, NO_ROW], dtype=np.int32)
 
 
 def group_by_node(node: Rows, nodes: int) -> tuple[Rows, Rows]:
-    """Return the rows of pods by node, and where the rows of each node begin."""
+    """Return the rows of pods by node, and the index at which the rows of each node start."""
     placed = np.flatnonzero(node != NO_ROW)
     on = node.take(placed)
     # Sorting small numbers takes a tenth of the time.
@@ -358,7 +361,7 @@ def group_by_node(node: Rows, nodes: int) -> tuple[Rows, Rows]:
 
 
 def sum_by_node(of_pods: Ints, pods: PodTable) -> Ints:
-    """Return [node, resource]: over the pods that count there."""
+    """Return [node, resource]: the sum over the pods that count on the node."""
     sums = np.zeros((len(pods.first_on) - 1, of_pods.shape[1]), dtype=np.int64)
     occupied = np.flatnonzero(np.diff(pods.first_on))
     if len(occupied):

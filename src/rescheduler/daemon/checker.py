@@ -4,8 +4,8 @@ A check does not wait for the moves of the previous one. In load, a pod that is 
 target, so that its node is not relieved twice, and a terminating pod counts nowhere. In requests, both also
 count where they are, because it is not known when they leave.
 
-A check passes usage averages and the history of hot nodes on to the next one. Planning runs in a thread on
-frozen values, so that it does not block the event loop.
+Usage averages and the history of hot nodes go from one check to the next. Planning runs in a thread on frozen
+values, so that it does not block the event loop.
 """
 
 import asyncio
@@ -57,41 +57,41 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class MoveUnderWay:
-    """A migration that is not over."""
+    """A migration that has not finished."""
 
     pod: str
     uid: str
     target: str
-    """Empty if it is still open."""
+    """Empty if it has not been chosen yet."""
     copies: tuple[str, ...] = ()
-    """Keys of pods that take its place, as far as there are any yet."""
-    is_begun: bool = True
+    """The keys of its successors that exist already."""
+    has_started: bool = True
     strategy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedMigrations:
-    """Migrations that are not over, as they were at one moment: thousands of them may wait.
+    """The migrations that have not finished, as they were at one moment; there may be thousands.
 
-    To put it together costs the event loop little; `coming` is for a thread.
+    Creating this takes little time on the event loop; call `moves` in a thread.
     """
 
     migrations: Sequence[Migration]
     """The migrations, in a fixed order."""
     successors: Mapping[str, str]
-    """Keys of pods that take the place of others, by the migration's key. One that waits has none."""
+    """The keys of existing successors, by the key of the migration."""
 
-    def coming(self) -> list[MoveUnderWay]:
-        return [self._coming(each) for each in self.migrations]
+    def moves(self) -> list[MoveUnderWay]:
+        return [self._move(each) for each in self.migrations]
 
-    def _coming(self, migration: Migration) -> MoveUnderWay:
+    def _move(self, migration: Migration) -> MoveUnderWay:
         successor = self.successors.get(migration.key)
         return MoveUnderWay(
             migration.pod_key,
             migration.spec.pod.uid,
             migration.target_node,
             () if successor is None else (successor,),
-            is_begun=migration.status.phase is MigrationPhase.IN_PROGRESS,
+            has_started=migration.status.phase is MigrationPhase.IN_PROGRESS,
             strategy=migration.spec.strategy,
         )
 
@@ -105,7 +105,7 @@ def unfinished_now(watched: WatchedObjects) -> UnfinishedMigrations:
 
 def moves_under_way(watched: WatchedObjects) -> list[MoveUnderWay]:
     """Return all moves that are requested or running, in a fixed order."""
-    return unfinished_now(watched).coming()
+    return unfinished_now(watched).moves()
 
 
 def expected_snapshot(snapshot: Snapshot, moves: Sequence[MoveUnderWay]) -> Snapshot:
@@ -135,8 +135,10 @@ def expected_snapshot(snapshot: Snapshot, moves: Sequence[MoveUnderWay]) -> Snap
 
 
 def _pending_at_target(snapshot: Snapshot, node: Rows, move: MoveUnderWay) -> int:
-    """Count the replacement of an evicted pod, which waits for the scheduler, on its target; return how many
-    were counted. Otherwise another move could take the room that the pod was evicted for."""
+    """Count the pending replacement of an evicted pod on its target, so that no other move takes its room.
+
+    Return how many pods were counted.
+    """
     target = snapshot.nodes.row.get(move.target, NO_ROW)
     found = (snapshot.pods.row.get(copy, NO_ROW) for copy in move.copies)
     rows = [row for row in found if row != NO_ROW and node[row] == NO_ROW]
@@ -275,8 +277,8 @@ class Checker:
 def _without_collections() -> Iterator[None]:
     """Disable garbage collection while a plan is made.
 
-    A plan makes many objects and no cycles. Collections meanwhile would look at all of them again and again,
-    and each holds up the event loop; reference counts free them when the check is over.
+    A plan makes many objects and no cycles. Collections would traverse all of them repeatedly and block the
+    event loop; reference counts free them when the check is over.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -299,17 +301,17 @@ class _PlanningResult:
 
 @dataclass(frozen=True, slots=True)
 class _Planning:
-    """The part of a check that takes long. Runs in a thread."""
+    """The part of a check that takes long and runs in a thread."""
 
     cluster: WatchedCluster
     state: RuntimeState
-    """One state for the whole check, although it may change meanwhile."""
+    """The state at the start of the check, although it may change meanwhile."""
     history: _CheckHistory
 
     def __call__(
         self, outcome: UsageOutcome, unfinished: UnfinishedMigrations, now_s: float
     ) -> _PlanningResult:
-        policy, under_way = self.state.policy, unfinished.coming()
+        policy, under_way = self.state.policy, unfinished.moves()
         strategies, others = strategies_of(policy), strategies_of_others(policy)
         usage, smoothing = usage_for_check(
             outcome,
@@ -323,7 +325,7 @@ class _Planning:
         if not policy.evacuate_on and any(
             is_cordoned_by(each, EVACUATION) for each in snapshot.nodes.records
         ):
-            # The signals were removed from the configuration: the nodes go back into service.
+            # The signals were removed from the configuration: uncordon the nodes.
             for each in (strategies, *others):  # a profile sees only the nodes that it selects
                 each.insert(0, Evacuation())
         expected = expected_snapshot(snapshot, under_way)
@@ -357,12 +359,12 @@ class _Planning:
 def queued_by_profile(
     snapshot: Snapshot, policy: Policy, under_way: Sequence[MoveUnderWay]
 ) -> list[QueuedMigrations]:
-    """Return the queued migrations of the pods of each profile; they take up room, so that the queue doesn't
-    grow with every check."""
+    """Return the queued migrations by profile. They count against the limits, so that the queue does not grow
+    with every check."""
     profiles = policy.every_profile
     waiting: list[list[MoveUnderWay]] = [[] for _ in profiles]
     for each in under_way:
-        if not each.is_begun:
+        if not each.has_started:
             row = snapshot.pods.row.get(each.pod)
             node = "" if row is None else snapshot.pods.records[row].node
             own = profile_of(snapshot, policy, each.pod.partition("/")[0], node)

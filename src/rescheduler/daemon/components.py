@@ -37,7 +37,7 @@ _SHUTDOWN_TIMEOUT_S: Final = 10.0
 """How long running steps may take at shutdown. The next leader continues what is not done by then."""
 
 WhileLeading = Callable[[], AbstractAsyncContextManager[object]]
-"""What else runs while this process holds the Lease."""
+"""Returns the context manager of everything else that runs while this process holds the Lease."""
 
 
 def _wall_clock() -> datetime:
@@ -145,7 +145,8 @@ class Rescheduler:
 
     @property
     def is_broken(self) -> bool:
-        """Return whether executing has failed because of a bug; leaving `executing()` raises the error."""
+        """Return whether executing has failed because of a bug; then leaving `executing()` raises the
+        error."""
         return any(task.done() for task in self._leading)
 
     @property
@@ -177,14 +178,16 @@ class Rescheduler:
                 await once(ended)
 
     async def _lead_once(self, ended: asyncio.Event, beside: WhileLeading) -> None:
-        """Lead until the Lease is lost or all ends; deciding starts after executing, and ends before it."""
+        """Lead until the Lease is lost or `ended` is set; `beside` starts after executing and ends before
+        it."""
         controller = self._controller()
         async with controller.running():
             self.controller = controller
             try:
                 async with beside():
                     await _first_done(self._lost(self.lease), ended.wait())
-                # If it is still ours, there is time to finish. Once it is lost, another may begin any moment.
+                # While the Lease is ours, running steps may finish. Once it is lost, another process may
+                # start.
                 await _first_done(self._lost(self.lease), controller.finish_steps(_SHUTDOWN_TIMEOUT_S))
             finally:
                 self.controller = None

@@ -3,9 +3,9 @@
 start   the pause switch ─▶ caches ─▶ halts ─▶ the Lease ─▶ migrations ─▶ checks
 stop    checks ─▶ migrations: their current steps ─▶ the Lease is released ─▶ caches
 
-A dry run by configuration begins no move, and finishes those that an earlier daemon has begun. One replica
-checks and writes the status: the holder of another Lease, because commands such as `move` need the one of
-those who execute. `run --dry-run` is read-only: it writes nothing, not even a Lease.
+A dry run by configuration starts no move, and finishes those that an earlier daemon has started. One replica
+checks and writes the status: the holder of a second Lease, because commands such as `move` need the first one
+to execute. `run --dry-run` is read-only: it writes nothing, not even a Lease.
 
 The configuration file is compared by content, not by time: a mounted ConfigMap changes by a symbolic link to
 another directory, and editors replace files in different ways.
@@ -116,7 +116,7 @@ FILE_POLL_INTERVAL_S: Final = 2.0
 class WatchedConfigurationFile:
     path: Path
     strategies: frozenset[str]
-    """Names that it may mention."""
+    """The names of strategies that it may enable."""
     _seen: bytes = b""
 
     def __post_init__(self) -> None:
@@ -166,7 +166,7 @@ class DaemonOptions:
     usage: UsageReader | None = None
     """The reader to use instead of the policy's usage source."""
     overridden: Callable[[Policy], Policy] = lambda policy: policy
-    """What the command line says in spite of the file."""
+    """Applies the options of the command line, which override the file."""
     read_only: bool = False
     """Whether to write nothing at all; the policy must be that of a dry run."""
 
@@ -234,7 +234,7 @@ class Daemon:
 
     @property
     def not_ready(self) -> list[str]:
-        """Return what is not known yet or no longer, in words; empty if everything is known."""
+        """Return which caches are not fresh, and why, as messages."""
         silent = [each for each in self.rescheduler.watched.informers if not each.is_fresh]
         return [f"{each.resource.plural}: {_why_not_fresh(each)}" for each in silent]
 
@@ -277,7 +277,7 @@ class Daemon:
         is_dry_run = self._is_dry_run
         async with self._acting(is_dry_run=is_dry_run), in_background(ended) as background:
             if is_dry_run and not self._options.read_only:
-                background(self._finish_begun(), "migrations of others")
+                background(self._finish_started_migrations(), "migrations of others")
             while not self.rescheduler.is_broken and (
                 self._is_dry_run == is_dry_run or (self._is_busy and not is_dry_run)
             ):
@@ -300,7 +300,7 @@ class Daemon:
 
     @property
     def _is_busy(self) -> bool:
-        """Return whether migrations are running that only this process continues, or that it holds."""
+        """Return whether this process has to finish migrations before it stops executing."""
         watched = self.rescheduler.watched
         return self.rescheduler.controller is not None and bool(
             watched.being_requested or migrations_to_finish(watched)
@@ -308,7 +308,7 @@ class Daemon:
 
     @contextlib.asynccontextmanager
     async def _leading(self) -> AsyncIterator[None]:
-        """Run everything that needs the Lease, beside executing, while the body runs."""
+        """Run everything else that needs the Lease while the body runs."""
         self.listener.leads(True)
         try:
             recovering = self.rescheduler.recovering(self.listener)
@@ -332,14 +332,14 @@ class Daemon:
 
     @contextlib.asynccontextmanager
     async def _reporting(self) -> AsyncIterator[None]:
-        """Check and write the status, while this replica is the one that does so in a dry run."""
+        """Check and write the status while this replica holds the Lease of dry runs."""
         self._tally.restore(self.state.dry_run_moves)
         log_event(log, logging.INFO, "DryRun", "this process checks and moves no pods")
         async with self._status_writer.running(), self._checks.running():
             yield
 
-    async def _finish_begun(self) -> None:
-        """Finish the migrations that others have begun and left, such as the daemon before an upgrade."""
+    async def _finish_started_migrations(self) -> None:
+        """Finish migrations that another process started and left, such as the daemon before an upgrade."""
         watched = self.rescheduler.watched
         while True:
             await asyncio.sleep(_POLL_INTERVAL_S)

@@ -45,7 +45,7 @@ class HaltMonitor:
         self._is_running = False
         self._is_scheduled = False
         self._known_finished: tuple[int, list[Migration]] | None = None
-        """Migrations that finished lately, with the minute in which they were looked up."""
+        """The migrations that finished recently, with the minute in which they were looked up."""
 
     async def run(self) -> None:
         """Evaluate every two seconds, and as soon as an informer reports something that may cause a halt."""

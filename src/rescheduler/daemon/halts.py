@@ -33,8 +33,8 @@ __all__ = [
 ]
 
 FAILURE_WINDOW: Final = timedelta(minutes=15)
-"""Failures count for so long. As nothing is begun during a halt, it ends by itself when they are older; if
-what is begun then fails again, the next halt follows after a few moves."""
+"""How long failures count. No move starts during a halt, so it ends when the failures are older. If the cause
+remains, the next halt follows after a few moves."""
 _MIN_FAILURES: Final = 3
 """One or two failures are normal."""
 _MIN_API_ERRORS: Final = 5
@@ -54,9 +54,9 @@ class ApiResponses:
 
     requests: int = 0
     failed: int = 0
-    """The number of requests without an answer, or answered with 5xx."""
+    """How many requests got no response, or a response with status 5xx."""
     last: str = ""
-    """The last one that failed, in words."""
+    """The last request that failed, as a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,8 @@ def _are_too_many(finished: Sequence[Migration], ratio: float) -> bool:
 
 
 def _are_widespread(finished: Sequence[Migration], ratio: float) -> bool:
-    """Return whether too many moves failed in several namespaces. Failures of the namespace that has most
-    count at most as often as those of all others together."""
+    """Return whether too many moves failed in several namespaces. Failures of the namespace with the most
+    failures count at most as often as those of all others together."""
     failures = Counter(each.namespace for each in finished if _has_failed(each))
     most = max(failures.values(), default=0)
     ignored = max(0, most - (failures.total() - most))
@@ -184,9 +184,9 @@ def _failed_like_its_source(migration: Migration) -> bool:
 
 
 def _once_per_workload(finished: Iterable[Migration]) -> list[Migration]:
-    """Count only the last failed copy of each workload, because the others say the same about it.
+    """Return the migrations with only the last failed copy of each workload, because the others say the same.
 
-    A cluster in which nothing can be started, because a registry is away, is known by several workloads.
+    If no pod can start, because a registry is down for example, copies of several workloads fail.
     """
     counted: list[Migration] = []
     last_of: dict[str, Migration] = {}
@@ -205,7 +205,7 @@ def _workload(migration: Migration) -> str:
 
 
 def _ends_at(finished: Sequence[Migration], ratio: float, holds: _Holds) -> datetime:
-    """Return when so many are forgotten that the rest would not be a halt any more."""
+    """Return when so many failures are too old to count that the halt ends."""
     by_age = sorted(each.status.finished_at for each in finished if each.status.finished_at is not None)
     for moment in by_age:
         rest = [each for each in finished if each.status.finished_at and each.status.finished_at > moment]
@@ -260,12 +260,12 @@ def _minutes(span: timedelta) -> str:
 
 RESPONSE_WINDOW_S: Final = 60.0
 _MAX_RESPONSES: Final = 20
-"""The number of recent answers that count: so few that a server which works again is soon trusted."""
+"""How many recent responses count: few, so that the halt ends soon after the server recovers."""
 _SERVER_ERROR: Final = 500
 
 
 class ApiResponseWindow:
-    """The answers of the API server within `RESPONSE_WINDOW_S`; the caller passes all times, of one clock."""
+    """The responses of the API server within `RESPONSE_WINDOW_S`; the caller passes times of one clock."""
 
     def __init__(self) -> None:
         self._answers: deque[tuple[float, bool]] = deque(maxlen=_MAX_RESPONSES)

@@ -2,8 +2,8 @@
 
     daemon ──▶ ListenerFanout ──▶ DaemonLog, DaemonEvents, StatusWriter, …
 
-Listeners are called on the event loop, after the fact; they must be quick and must not raise. The Events are
-on the ConfigMap `rescheduler-state`.
+Listeners are called on the event loop after something has happened; they must be quick and must not raise.
+The Events are about the ConfigMap `rescheduler-state`.
 """
 
 import logging
@@ -45,19 +45,19 @@ class CheckReport:
     heating: tuple[str, ...] = ()
     """Nodes that are too hot, but not for enough checks to move pods."""
     dry_run: DryRunEvidence | None = None
-    """What the dry run would have done so far; None if it is none."""
+    """What the dry run would have done so far; None if this is no dry run."""
 
 
 class DaemonListener(FailureListener):
     """Receives every event and ignores it; a subclass overrides the methods that it needs."""
 
     def leads(self, leads: bool) -> None:
-        """Report whether this process acts, from now on."""
+        """Receive whether this process leads from now on."""
 
     def checked(self, check: CheckReport) -> None: ...
 
     def checks_skipped(self, count: int, why: str) -> None:
-        """Receive that checks were skipped, because another one was running or the cluster was not known."""
+        """Receive that checks were skipped because another one was running, or because of a halt."""
 
     def halted(self, halts: tuple[Halt, ...]) -> None:
         """Receive all present halts when they change, also those of one namespace; empty if none is left."""
@@ -69,25 +69,28 @@ class DaemonListener(FailureListener):
         """
 
     def migration_step(self, before: Migration, after: Migration) -> None:
-        """This process brought a migration to another step, or recognised it there. Most are not recorded."""
+        """Receive that this process brought a migration to another step, or recognised that it is there.
+
+        Most steps are not written to the status.
+        """
 
     def configured(self, policy: Policy) -> None:
-        """Report what applies from now on; also called at the start."""
+        """Receive the policy that applies from now on; also called at the start."""
 
     def configuration_refused(self, why: str) -> None:
-        """Receive that a changed configuration file was refused; the former configuration stays in force."""
+        """Receive that a changed configuration file was refused; the previous configuration still applies."""
 
     def requested(self, call: ApiCall, code: int, seconds: float) -> None:
-        """Report a request to the API server; `code` is 0 if no answer came."""
+        """Receive a request to the API server; `code` is 0 if there was no response."""
 
     def node_evicted(self, cause: str, result: str) -> None:
-        """Receive that a pod was to be evicted without a move, because its node is being emptied."""
+        """Receive the result of an eviction without a move, of a pod whose node is being emptied."""
 
     def notified(self, sink: str, result: str) -> None:
         """Receive that a notification was `sent`, `retried` or `dropped`."""
 
     def maintenance(self, nodes: Sequence[NodeInMaintenance]) -> None:
-        """Report all nodes that are in maintenance now."""
+        """Receive all nodes that are in maintenance now."""
 
 
 def _forwarding(name: str) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""The plans that users request: the move of one pod, and the undo of earlier migrations.
+"""Make the plans that users request: the move of one pod, and the undo of earlier migrations.
 
 An undo moves pods back to where they were before some of the migrations in the history. A pod that moved
 several times goes back to where it was before the first of the selected moves, and is found by following each
@@ -55,9 +55,9 @@ def manual_plan(snapshot: Snapshot, key: str, target: str | None, requested_by: 
 def likely_targets(
     snapshot: Snapshot, keys: Iterable[str], state: RuntimeState
 ) -> Iterator[tuple[str, Handover]]:
-    """Yield where and how each of these pods would go now, one after the other.
+    """Yield the target and handover of each of these pods if it moved now, one after the other.
 
-    Each of them can be moved: see `manual_move_refusals`.
+    `manual_move_refusals` must have returned nothing for any of them.
     """
     policy, placement = policy_for_manual_move(state.policy), Placement(snapshot)
     for key in keys:
@@ -136,7 +136,7 @@ class ReturnMove:
     uid: str
     node: str
     migration: str
-    """The last migration of it."""
+    """The last migration of the pod."""
 
 
 def moves_to_undo(
@@ -144,7 +144,7 @@ def moves_to_undo(
 ) -> list[ReturnMove]:
     """Return where the pods of the selected migrations are now, and where they come from.
 
-    Later migrations that are not selected count, too: they tell which pod is there now.
+    Later migrations are followed even if they are not selected: they tell which pod exists now.
     """
     found: dict[str, ReturnMove] = {}
     lost: list[ReturnMove] = []
@@ -164,7 +164,7 @@ def moves_to_undo(
 def build_undo_plan(
     snapshot: Snapshot, policy: Policy, returns: Sequence[ReturnMove], *, steered: bool, guarded: bool
 ) -> Plan:
-    """Return a plan that moves these pods back, as far as the rules allow it now."""
+    """Return a plan that moves these pods back if the rules allow it now."""
     there, refused = [], []
     for each in returns:
         row = snapshot.pods.row.get(each.pod) if each.pod else None
@@ -186,7 +186,8 @@ def build_undo_plan(
 
 
 class _MoveBack:
-    """Proposes each pod's way back, in the order of the history; the planner finds the order of execution."""
+    """Proposes to move each pod back, in the order of the history; the planner finds the order of
+    execution."""
 
     name: ClassVar[str] = MANUAL
 
@@ -208,7 +209,7 @@ class _MoveBack:
         back = self._returns[row]
         node = view.snapshot.nodes.row.get(back.node)
         if node is not None and view.placement.position[row] == node:
-            return None  # by an earlier proposal of this plan
+            return None  # an earlier proposal of this plan has moved it
         if not view.may_move(row):
             return None
         if node is None:

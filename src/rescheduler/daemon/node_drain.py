@@ -1,4 +1,4 @@
-"""Drain nodes on request, whether or not the daemon would.
+"""Drain nodes on request, even if the daemon does not empty nodes.
 
 A drain does the same as NodeMaintenance, but only for these nodes and without waiting for the next interval:
 label ─▶ plan ─▶ cordon and migrations ─▶ plan again, until the nodes are empty or no pod can be moved.
@@ -74,14 +74,14 @@ class NodeDrain:
         self._is_stopped = False
 
     async def states(self, *, wait: bool) -> AsyncIterator[tuple[NodeInMaintenance, ...]]:
-        """Yield the progress of each node whenever it changes; end when all are empty.
+        """Yield the progress of each node whenever it changes, until all are empty.
 
-        Or when nothing more can be done now, unless one is to `wait` for that to change.
+        Without `wait`, also end when nothing more can be done now.
         """
         while True:
             made = self._plan()
             yield self._state(made)
-            # A node without pods is cordoned like any other: else the next pod would be placed there.
+            # A node without pods is cordoned, too: otherwise the scheduler could place the next pod there.
             if self._is_stopped or not (made.changes or any(each.left for each in self._state(made))):
                 return
             if made.moves or made.changes:
@@ -89,12 +89,12 @@ class NodeDrain:
                 await self._run.run()
                 yield self._state(self._plan())
             elif await self._evict_handled() or wait or self._is_under_way():
-                await self._until_a_pod_is_gone()
+                await self._wait_until_a_pod_left()
             else:
                 return
 
     async def _evict_handled(self) -> bool:
-        """Evict the pods that another component moves then; return whether it moves any."""
+        """Evict the pods that another component moves when they are evicted; return whether it moves any."""
         due = due_evictions(self._cluster.snapshot(), self._policy, only=self._nodes)
         results = [
             (await evict_pod(self._client, each, self._policy.grace_period_seconds))[0]
@@ -103,20 +103,20 @@ class NodeDrain:
         ]
         return any(each is not EvictionResult.REFUSED for each in results)
 
-    async def _until_a_pod_is_gone(self) -> None:
-        """Wait until a pod has left one of the nodes; at most for a while, because other things change,
-        too."""
-        gone = asyncio.Event()
+    async def _wait_until_a_pod_left(self) -> None:
+        """Wait until a pod has left one of the nodes, but only for a few seconds, because other things
+        change, too."""
+        left = asyncio.Event()
 
         def note(old: PodRecord | None, new: PodRecord | None) -> None:
             if new is None and old is not None and old.node in self._nodes:
-                gone.set()
+                left.set()
 
         end = self._cluster.watched.pods.informer.subscribe(note)
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_REPLAN_INTERVAL_S):
-                    await gone.wait()
+                    await left.wait()
         finally:
             end()
 
@@ -131,9 +131,9 @@ class NodeDrain:
         return self._run is not None and any(each.is_under_way for each in self._run.moves)
 
     async def write_conditions(self, states: Iterable[NodeInMaintenance], now: datetime) -> None:
-        """Tell the nodes how far they are, as the daemon does: `kubectl wait` waits for this condition.
+        """Write the progress as conditions of the nodes, as the daemon does, for `kubectl wait`.
 
-        Not everybody who may cordon nodes may write their status; the drain works without.
+        The drain also works if the user may not write the status of nodes.
         """
         for state in states:
             node = self._cluster.watched.nodes.get(state.node)
@@ -142,7 +142,7 @@ class NodeDrain:
                     await patch_conditions(self._client, node.name, condition)
 
     def now(self) -> tuple[NodeInMaintenance, ...]:
-        """Return how many are left where, at this moment."""
+        """Return the progress of each node now."""
         return maintenance_status(
             self._cluster.snapshot(), Plan(taken_at_s=0.0), self._policy, only=self._nodes
         )
@@ -158,10 +158,14 @@ class NodeDrain:
         return maintenance_status(self._cluster.snapshot(), made, self._policy, only=self._nodes)
 
     def _carrying_out(self, made: Plan) -> PlanExecution:
-        said = {INCLUDES_SYSTEM_ANNOTATION: "true"} if self._policy.maintenance_includes_system else {}
+        annotations = {}
+        if self._policy.maintenance_includes_system:
+            annotations[INCLUDES_SYSTEM_ANNOTATION] = "true"
         if self._requested_by:
-            said[REQUESTED_BY_ANNOTATION] = self._requested_by
-        return PlanExecution(self._client, self._cluster.watched, made, self._on_progress, annotations=said)
+            annotations[REQUESTED_BY_ANNOTATION] = self._requested_by
+        return PlanExecution(
+            self._client, self._cluster.watched, made, self._on_progress, annotations=annotations
+        )
 
     def _is_under_way(self) -> bool:
         """Return whether another process moves pods of these nodes, or pods of them are terminating."""
@@ -202,7 +206,7 @@ def maintenance_changes(requested_by: str) -> Object:
 
 
 async def wait_for_labels(followed: WatchedObjects, names: Collection[str]) -> None:
-    """Wait until the informer has the labels that `start_maintenance` wrote: plans are made from it."""
+    """Wait until the informer has the labels that `start_maintenance` wrote, because plans use its cache."""
     changed, informer = asyncio.Event(), followed.nodes
     end = informer.subscribe(lambda _old, _new: changed.set())
     try:
@@ -214,7 +218,7 @@ async def wait_for_labels(followed: WatchedObjects, names: Collection[str]) -> N
 
 
 async def end_maintenance(client: Client, names: Iterable[str]) -> dict[str, str]:
-    """Remove the label, uncordon the nodes that we cordoned, and return what was done to each, in words.
+    """Remove the label, uncordon the nodes that we cordoned, and return a message for each.
 
     Raises `KubeError`, `NotFound` for a node that does not exist.
     """

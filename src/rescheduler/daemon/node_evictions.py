@@ -66,7 +66,7 @@ _KEPT: Final = ALWAYS_PROTECTED | {
     Reason.NODE_UNKNOWN,
     Reason.GATED,
 }
-"""The reasons not to evict a pod: it is protected, belongs to its node, or is not on it any more."""
+"""Reasons not to evict a pod: it is protected, belongs to its node, or is not there any more."""
 
 
 class EvictionCause(StrEnum):
@@ -79,7 +79,7 @@ class EvictionCause(StrEnum):
 class EvictionResult(StrEnum):
     EVICTED = "evicted"
     IN_PROGRESS = "in_progress"
-    """Another component moves the pod; it is gone when that is done."""
+    """Another component moves the pod, and removes it afterwards."""
     REFUSED = "refused"
     GONE = "gone"
 
@@ -272,7 +272,7 @@ class _NodeClaim:
     resource_version: str
     node: str
     removed_at: datetime | None
-    """When its pods are deleted; None as long as it has no such deadline."""
+    """When Karpenter deletes its pods; None if it has no deadline."""
 
 
 def _read_claim(raw: bytes | msgspec.Raw) -> _NodeClaim:
@@ -302,7 +302,7 @@ _NODE_CLAIMS: Final = ApiResource(
 
 
 class NodeClaimWatch:
-    """Write `node_deadlines` of the runtime state."""
+    """Keeps `node_deadlines` of the runtime state up to date."""
 
     def __init__(self, client: Client, nodes: Informer[NodeRecord], runtime: RuntimeStateHolder) -> None:
         self._runtime = runtime

@@ -1,4 +1,4 @@
-"""Tell webhooks about halts, failures, exhausted retries and finished maintenance, while this process leads.
+"""Notify webhooks about halts, failures, exhausted retries and finished maintenance while this process leads.
 
     Notifier ──▶ one SinkSender per sink, with a bounded queue ──▶ POST, with retries
 
@@ -6,7 +6,8 @@ Nothing waits for a receiver: what does not fit into the queue is dropped and co
 secret, so the log and metrics have only the name of the sink. Redirects are not followed, so that a receiver
 can't send the daemon's requests elsewhere, and answers are not read.
 
-The id of a notification follows from what happened: a receiver recognises what a second leader sends again.
+The id of a notification is derived from the event, so that a receiver recognises it when a second leader
+sends it again.
 """
 
 import asyncio
@@ -61,9 +62,9 @@ class Notification:
     subject: str
     """What it is about, such as `podmigration/shop/web-1-abc`."""
     text: str
-    """One sentence for people."""
+    """The message, one sentence."""
     data: dict[str, Any]
-    """The same for programs."""
+    """The same as data for programs."""
     identity: str
     """Differs for each occurrence, and is the same in every process that reports it."""
 
@@ -131,7 +132,8 @@ class SinkSender:
         """Queue it, if this sink wants it; drop it if the queue is full."""
         if notification.event not in self.settings.events:
             return
-        # Tenants can make any number of moves fail: what concerns the whole cluster has room of its own.
+        # Tenants can make any number of moves fail: half of the queue is kept for events of the whole
+        # cluster.
         most = _QUEUE_SIZE // 2 if notification.event in _OF_PODS else _QUEUE_SIZE
         if self._waiting.qsize() < most:
             self._waiting.put_nowait(notification)
@@ -139,7 +141,7 @@ class SinkSender:
             self._drop(notification, f"{most} others wait already")
 
     def discard(self) -> None:
-        """Drop what still waits: the next leader reports what holds then."""
+        """Drop the queue; the next leader reports the state that it finds."""
         while not self._waiting.empty():
             self._drop(self._waiting.get_nowait(), "this process doesn't lead any more")
 
@@ -191,7 +193,7 @@ class SinkSender:
             async with await network.send(request) as response:
                 status = response.status
         except NoResponse as broken:
-            # Its reason has the server's address, and a proxy's; the address of the sink is in neither.
+            # The reason has only the host and a proxy, not the address of the sink, which may be secret.
             raise _SinkFault(f"no answer: {broken.reason.rstrip('.')}", is_transient=True) from broken
         finally:
             await network.close()
@@ -244,7 +246,7 @@ def _read_file(path: str, setting: str) -> bytes:
 
 @dataclass(slots=True)
 class _Known:
-    """What was reported before: only changes are news."""
+    """The last known state, so that only changes are reported."""
 
     halts: dict[tuple[HaltReason, str], Halt] = field(default_factory=dict)
     exhausted: set[str] | None = None
@@ -278,7 +280,7 @@ class Notifier(DaemonListener):
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Send what happens while the body runs."""
+        """Send notifications while the body runs."""
         async with background_task(self._send_for_ever(), "notifications"):
             yield
         for sink in self._sinks:
@@ -313,7 +315,7 @@ class Notifier(DaemonListener):
         self._known.halts = now
 
     def migration_changed(self, before: Migration | None, now: Migration | None) -> None:
-        # Those that are found finished at the start of this process were reported by an earlier one.
+        # An earlier process reported migrations that had finished before this one started.
         if not self._is_leading or before is None or now is None or before.is_finished:
             return
         if now.status.phase is MigrationPhase.FAILED:

@@ -49,15 +49,15 @@ _WINDOW: Final = timedelta(days=7)
 _GONE_AFTER: Final = timedelta(minutes=30)
 _HOUR_S: Final = 3600
 _MIN_PAUSE_S: Final = 10.0
-"""How long after a check that a signal started another can start one: it may come and go every second."""
+"""The shortest time between two checks that signals start, because a signal may come and go every second."""
 _MAX_PENDING: Final = 1_000
-"""Strategies and nodes that are remembered: at most 300 kB of a ConfigMap, which holds a megabyte."""
+"""The most pairs of strategy and node that are kept: 300 kB of a ConfigMap, which holds a megabyte."""
 
 _Number = Annotated[int, Meta(ge=0, le=2**40)]
 
 
 class _Pending(msgspec.Struct, frozen=True):
-    """Pods of one node that one strategy would have moved, and that are counted."""
+    """The pods of one node that one strategy would have moved."""
 
     pods: _Number
     planned_s: _Number
@@ -75,10 +75,10 @@ class _TallyRecord(msgspec.Struct):
 class DryRunTally:
     """The number of pods that plans of a dry run would have moved within a week.
 
-    Nothing moves in a dry run, so check after check plans the same moves again, or equal ones: loads vary,
-    and with them which pod of a node is planned. Moves are therefore counted by strategy and source node. A
-    check counts only the pods that it plans beyond those that are counted already. When no check has planned
-    any for half an hour, their cause is gone, and later ones count again.
+    Nothing moves in a dry run, so every check plans the same moves again, or similar ones: loads vary, and
+    with them which pod of a node is planned. So moves are counted by strategy and source node, and a check
+    counts only the pods that it plans beyond those that are already counted. If no check has planned any for
+    half an hour, later ones count again.
     """
 
     def __init__(self) -> None:
@@ -153,12 +153,12 @@ class PeriodicChecks:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Check while the body runs. What was asked for by then stays asked for: it is on record."""
+        """Check while the body runs. Migrations that were created remain when it ends."""
         async with self._rescheduler.checking(self._usage) as loop:
             self._resume_hops()
             unsubscribe = self._rescheduler.runtime.subscribe(self._state_changed)
             unsubscribe_nodes = self._rescheduler.watched.nodes.subscribe(self._on_node)
-            checks = asyncio.create_task(self._check_for_ever(loop), name="checks")
+            checks = asyncio.create_task(self._run_checks(loop), name="checks")
             try:
                 yield
             finally:
@@ -178,7 +178,7 @@ class PeriodicChecks:
             # If only namespaces are halted, the plan goes on: their own migrations don't start.
             self._supersede()
 
-    async def _check_for_ever(self, loop: Checker) -> None:
+    async def _run_checks(self, loop: Checker) -> None:
         clock = asyncio.get_running_loop()
         due_s = earliest_s = clock.time()
         while True:
@@ -196,7 +196,7 @@ class PeriodicChecks:
                 self._listener.checks_skipped(skipped, "the previous check took too long")
 
     async def _is_woken_before(self, due_s: float, earliest_s: float) -> bool:
-        """Wait for the next check, or for a node that has to be evacuated: that may have seconds left."""
+        """Wait for the next check; return True at once if a node has to be evacuated, which may be urgent."""
         try:
             async with asyncio.timeout_at(due_s):
                 await self._node_signalled.wait()
@@ -318,7 +318,7 @@ def _log_cancelled_move(progress: MoveProgress) -> None:
 
 
 class InterruptedHops(NamedTuple):
-    """Find a move of two hops whose second hop is not requested yet."""
+    """A move of two hops whose second hop is not requested yet."""
 
     plan: Plan
     first_hop: str
@@ -342,7 +342,7 @@ def interrupted_hops(watched: WatchedObjects, now: datetime, within: timedelta) 
         migration = watched.records.migration(item) if node else None
         if migration is None or (migration.namespace, migration.name) in continued:
             continue
-        # Members of a group go together: one of them alone is not taken on.
+        # Members of a group move together, so one of them alone is not continued.
         if not migration.spec.group and _may_arrive(migration, now - within):
             yield InterruptedHops(_plan_of_both_hops(migration, node), migration.key)
 

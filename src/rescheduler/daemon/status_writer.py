@@ -1,4 +1,5 @@
-"""Write the status of the leader: for `rescheduler status`, and on nodes in maintenance.
+"""Write the status of the leader: into a ConfigMap for `rescheduler status`, and into the conditions of
+nodes.
 
 The status is in the ConfigMap `rescheduler-state`. A node in maintenance gets Events and the condition
 `rescheduler.dev/Empty`, which is `True` when the node is empty, so that scripts can wait for it:
@@ -83,7 +84,7 @@ class StatusWriter(DaemonListener):
         *,
         dry_run_moves: Callable[[], str] = str,
     ) -> None:
-        """`dry_run_moves` returns what the next process needs to go on counting."""
+        """`dry_run_moves` returns what the next process needs to continue the count of a dry run."""
         self.status = DaemonStatus(leader=me, version=program_version())
         self._client = client
         self._namespace = namespace
@@ -149,7 +150,7 @@ class StatusWriter(DaemonListener):
     # -- writing
 
     async def _write_for_ever(self) -> None:
-        self._changed.set()  # who has just begun to lead says so
+        self._changed.set()  # a new leader writes its status at once
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -245,12 +246,12 @@ class MaintenanceConditionWriter(DaemonListener):
                 await self._write(node, [_SIGNAL_GONE_CONDITION])
             else:
                 await self._write(node, [])
-            # If it is out of date, or the node is gone, the next check sees what is there then.
+            # After a conflict, or if the node was deleted, the next check tries again.
             with contextlib.suppress(errors.Conflict, errors.NotFound):
                 await remove_stale_cordon_annotation(self._client, node)
 
     async def _write(self, node: NodeRecord, wanted: list[NodeCondition]) -> None:
-        """Write only what has changed: a check every half minute must not be a write each."""
+        """Write only what has changed, so that not every check is a write."""
         types = {each.type for each in wanted}
         changes = [_condition_manifest(node, each, self._now()) for each in wanted if not _is_set(node, each)]
         changes += [
@@ -318,7 +319,8 @@ def _condition_manifest(node: NodeRecord, condition: NodeCondition, now: datetim
 
 
 def empty_condition(node: NodeRecord, state: NodeInMaintenance, now: datetime) -> Object | None:
-    """Return the condition to write, or None if the node has it: a check must not be a write each."""
+    """Return the condition to write, or None if the node has it already, so that not every check is a
+    write."""
     wanted = _progress_condition(state)
     return None if _is_set(node, wanted) else _condition_manifest(node, wanted, now)
 

@@ -4,7 +4,7 @@
 
 A migration is one trace, from its creation to its end. Its ids follow from its uid and its times from its
 status, so that every leader adds to the same trace, and sending a span twice does no harm. Only the leader
-sends. A new leader sends again the ends that the previous one may not have sent any more.
+sends. A new leader sends recent ends again, because the previous leader may not have sent them.
 
 Standard environment variables choose receiver, sampler and limits (docs/tracing.md).
 """
@@ -37,11 +37,12 @@ from rescheduler.planner.plan import plan_id
 __all__ = ["TraceListener", "span_id_of", "trace_id_of", "tracing_to_receiver"]
 
 _SENT_AGAIN: Final = timedelta(minutes=5)
-"""A new leader sends later ends of migrations again; a change of leader takes less time."""
+"""A new leader sends ends of migrations again that are newer; a change of leader takes less time."""
 _RECOGNISED: Final = timedelta(milliseconds=5)
-"""A new leader recognises in less time, without a request, which steps were made before it."""
+"""The longest time in which a new leader recognises, without a request, a step that was made before."""
 _UNRECORDED_AFTER: Final = frozenset({MigrationStep.MARKING, MigrationStep.PLACING})
-"""While the status says so, a migration may be further: the next steps are recognised from the cluster."""
+"""After these steps, the status may be behind the migration; the next steps are recognised from the
+cluster."""
 _MAX_TEXT: Final = 1000
 _MAX_TIME: Final = datetime(2200, 1, 1, tzinfo=UTC)
 """Nanoseconds since 1970 must fit into 64 bits, whatever a user wrote into a status."""

@@ -89,9 +89,9 @@ class RuntimeState:
         """Return whether a queued migration may start; depends only on its namespace and strategy."""
         if self.is_stopping or self.policy.dry_run:
             return False
-        if not traits_of(migration.spec.strategy).ignores_windows and not self.policy.in_window(now):
-            return False
         traits = traits_of(migration.spec.strategy)
+        if not traits.ignores_windows and not self.policy.in_window(now):
+            return False
         if traits.on_eviction or traits.evacuates:
             return not any(
                 halt.reason.stops_safe_evictions and halt.namespace in {"", migration.namespace}

@@ -151,7 +151,7 @@ def explain_pod(
         handover=choice.handover if isinstance(choice, HandoverChoice) else None,
         why=choice.why if isinstance(choice, HandoverChoice) else choice.detail,
         assumed=choice.assumed if isinstance(choice, HandoverChoice) else "",
-        kept_by=(*usual.refusals(row), *_kept_by_group(groups.members(group), row, usual, policy, group)),
+        kept_by=(*usual.refusals(row), *_kept_by_group(groups, pod.key, row, usual, policy)),
         kept_in_maintenance_by=tuple(urgent.refusals(row)),
         group=group,
         members=tuple(snapshot.pods.records[each].key for each in groups.members(group)) if group else (),
@@ -167,12 +167,13 @@ def explain_pod(
 
 
 def _kept_by_group(
-    members: tuple[int, ...], row: int, eligibility: Eligibility, policy: Policy, group: str
+    groups: PodGroups, pod: str, row: int, eligibility: Eligibility, policy: Policy
 ) -> Iterator[Rejection]:
     """Yield the rejections that follow from the other members of its group."""
+    group = groups.of(row)
+    members = groups.members(group)
     if len(members) < 2:
         return
-    pod = eligibility.name_of(row)
     others = (eligibility.refusal(each) for each in members if each != row)
     if (kept := next((each for each in others if each is not None), None)) is not None:
         detail = f"{kept.subject} can't move ({kept.reason}: {kept.detail})"

@@ -188,7 +188,7 @@ def read_ledger(text: str, holders: Collection[str], now_s: float = inf) -> Atte
     )
 
 
-# --- the JSON form: these names are on workloads, and must not change
+# --- the JSON form: these names are stored on workloads, so they must not change
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=_MAX_COUNT)]
 _Moment = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -224,7 +224,7 @@ def _lineage_of_form(form: _LineageForm, now_s: float) -> ReplicaLineage:
     tries = tuple(each for each in map(_attempt_of_form, form.tries) if _is_credible(each, now_s))
     end = None if form.end is None else _attempt_of_form(form.end)
     end = end if end is not None and _is_credible(end, now_s) else None
-    # A manual edit may say more than there are. Future attempts are not included.
+    # A manual edit may forgive more attempts than there are.
     forgiven = min(form.forgiven, len(tries) + (end is not None))
     return _shortened(ReplicaLineage(tries, end, form.revision[:_MAX_ID_LENGTH], form.earlier, forgiven))
 
@@ -243,7 +243,7 @@ def _attempt_of_form(form: _AttemptForm) -> FailedAttempt:
 
 
 def _shortened(lineage: ReplicaLineage) -> ReplicaLineage:
-    """Drop the oldest attempts but the first: its pod may still exist while its copies fail one by one."""
+    """Drop the oldest attempts except the first one, whose pod may still exist while its copies fail."""
     spare = len(lineage.tries) - _MAX_ATTEMPTS_LISTED
     if spare <= 0:
         return lineage

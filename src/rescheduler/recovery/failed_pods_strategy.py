@@ -1,7 +1,7 @@
-"""FailedPods: gives a failing pod another node, as often as its owner allows.
+"""FailedPods: move a failing pod to another node, as often as its owner allows.
 
-For `rescheduler explain`, it says of a failing pod which attempts failed and what happens next, and why a
-node is suspect.
+For `rescheduler explain`, describe which attempts of a pod failed and what happens next, and why a node is
+suspect.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ _COMPLETED: Final = "completed"
 
 
 class FailedPods:
-    """Proposes a node on which the replica has not failed; if it failed on all of them, propose any.
+    """Moves a failing pod to a node on which its replica has not failed; to any node if it failed on all.
 
     Recoveries that need no move (a pod of a DaemonSet restarts, a controller has replaced its pod) are
     performed by the recovery controller. Here they are only reported.
@@ -142,7 +142,7 @@ class RecoveryExplanation:
     retries: int | None
     """How often it may be rescheduled; None if its owner does not ask for recovery."""
     by: str
-    """The place where that is set."""
+    """Where the number is set."""
     used: int
     """How often it was rescheduled."""
     tries: tuple[FailedAttempt, ...]

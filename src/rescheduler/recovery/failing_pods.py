@@ -1,25 +1,24 @@
-"""All failing pods of a cluster, and the suspect nodes.
+"""Find all failing pods of a cluster, and the suspect nodes.
 
-This runs at every check, so it must cost next to nothing when no pod fails: it examines only pods that are
-not ready, or whose node is not, and only if their owners ask for recovery.
+This runs in every check, so it must cost almost nothing when no pod fails: it examines only pods that are not
+ready or whose node is not, and only if their owners ask for recovery.
 
 Suspect nodes: nodes on which several workloads fail, so that the node is the likely cause.
 
 Failures that are the workload's own fault don't count against a node:
 
-- A workload that fails on several nodes and runs on no other says nothing about any of them. Each template
-  counts by itself: pods of the last rollout may run while those of the next one fail.
-- If more than half of all nodes would be suspect, none is: the cause is something that they share, such as a
-  registry.
-- A failure from before a node was created belongs to another node of the same name.
+- A workload that fails on several nodes and runs on no other says nothing about any of them. Each pod
+template counts separately: pods of the last rollout may run while those of the next one fail. - If more than
+half of all nodes would be suspect, none is: the cause is something that they share, such as a registry. - A
+failure from before a node was created belongs to another node of the same name.
 
-One tenant should not make a node suspect, and can't do much with it:
+One tenant should not be able to make a node suspect, and would gain little from it:
 
-- What a ledger says counts only if rescheduler has observed it: the pod fails there now, or a migration has
-  moved it away from there.
-- The workloads must be of several namespaces, and of more than those whose new pods became ready there
-  meanwhile. A tenant with several namespaces can have pods fail on purpose, but can't keep the pods of others
-  from starting. Pods that have been running for long say nothing: on a node without disk space they go on.
+- An entry of a ledger counts only if rescheduler has observed the failure: the pod fails there now, or a
+  migration has moved it away from there.
+- The workloads must be of several namespaces, and of more namespaces than those whose new pods became ready
+  there meanwhile. A tenant with several namespaces can make pods fail, but can't keep the pods of others from
+  starting. Pods that have been running for long say nothing: on a node without disk space they keep running.
 - At most a quarter of all nodes are suspect at once, those with failures of the most namespaces.
 - A suspect node is used last, for as long as failures are recent. It is neither cordoned nor emptied.
 """
@@ -83,7 +82,7 @@ class FailureOnNode:
     revision: str = ""
     """The revision of the pod template."""
     is_observed: bool = True
-    """Whether rescheduler has observed it, and not only read it on the workload."""
+    """Whether rescheduler has observed it, and not only read it from the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class WorkloadFailures:
     failures: tuple[FailureOnNode, ...]
     """The recorded failures and the present ones."""
     healthy_nodes: Mapping[str, frozenset[str]]
-    """Nodes on which its pods are ready, by template."""
+    """Nodes on which its pods are ready, by revision of the pod template."""
 
 
 def workload_failures_of(
@@ -112,14 +111,14 @@ def workload_failures_of(
         for each in lineage.failures
         if each.node
     )
-    going_on = (
+    present = (
         FailureOnNode(replica.pod.node, now_s, replica.revision)
         for replica in seen.failing
         if not isinstance(replica.decision, NotRequested)
     )
     holder = seen.holder
     workload, namespace = f"{holder.kind}/{holder.key}", holder.key.partition("/")[0]
-    return WorkloadFailures(workload, namespace, (*on_record, *going_on), seen.healthy_nodes)
+    return WorkloadFailures(workload, namespace, (*on_record, *present), seen.healthy_nodes)
 
 
 def find_suspect_nodes(
@@ -186,13 +185,14 @@ def next_expiry_s(
 def _implicated_nodes(
     witness: WorkloadFailures, made_s: Mapping[str, float], terms: FailedPodsPolicy, now_s: float
 ) -> Iterator[str]:
-    """Yield the nodes that this workload counts against, perhaps repeatedly."""
+    """Yield the nodes that the failures of this workload count against; a node may be repeated."""
     window_s = terms.suspect_window.total_seconds()
     by_template: dict[str, list[FailureOnNode]] = {}
     for each in witness.failures:
         by_template.setdefault(each.revision, []).append(each)
     for revision, failures in by_template.items():
-        # Of any age: a replica without attempts left stays in the ledger, and fails where it is.
+        # Failures of any age count here: a replica without attempts left stays in the ledger and keeps
+        # failing.
         nodes = {each.node for each in failures}
         if len(nodes) == 1 or witness.healthy_nodes.get(revision, frozenset()) - nodes:
             lately = (each for each in failures if each.is_observed and now_s - each.at_s < window_s)
@@ -210,11 +210,10 @@ class FailingPods:
     is_suspect: Flags
     """[node]: whether it is among `suspects`."""
     failed_on: Mapping[int, Flags]
-    """The nodes [node] by workload where its pods fail, or failed and have not recovered yet."""
+    """By workload, [node]: its pods fail there, or failed there and have not recovered yet."""
 
     def last_resort_nodes(self, workload: int) -> Flags | None:
-        """Return [node]: the nodes to use for that workload only if there are no others; None if there are
-        none."""
+        """Return [node]: to be used for that workload only if there is no other; None if there are none."""
         own = self.failed_on.get(workload)
         if own is None:
             return self.is_suspect if self.suspects else None
@@ -282,7 +281,7 @@ class _Finder:
         self._terms = terms
 
     def examinations(self) -> Iterator[tuple[int, WorkloadExamination]]:
-        """Examine every workload that has failing pods or a ledger; each with the number of the workload."""
+        """Examine every workload that has failing pods or a ledger; yield each with its index."""
         pods = self._snapshot.pods
         seen: set[int] = set()
         for row in chain(self._in_question(), self._one_of_each_on_record()):

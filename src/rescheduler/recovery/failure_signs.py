@@ -1,10 +1,10 @@
 """Decide whether a pod fails where it is, by its containers, its phase and its node.
 
-Each failure sign has the time from which on it counts, so that one bad moment is no failure. Containers don't
-say since when they fail; known is when their turn came: when the kubelet accepted the pod, when the init
-container before them succeeded, or when they last ended.
+Each failure sign has the time from which on it counts, so that a short problem is no failure. The status of a
+container does not say since when it fails. It can start when the kubelet accepted the pod, when the previous
+init container succeeded, or when it last ended; failures count from then on.
 
-A pod that is merely slow to become ready, that waits for a node, or that has succeeded does not fail.
+A pod that is only slow to become ready, that waits for a node, or that has succeeded does not fail.
 """
 
 from collections.abc import Iterator
@@ -59,7 +59,7 @@ class FailureSign(NamedTuple):
 
 def container_signs(pod: PodRecord, terms: FailedPodsPolicy) -> Iterator[FailureSign]:
     sidecars = {each.name for each in pod.shape.init_containers if each.restarts_always}
-    turn_s, begun = pod.started_s, True
+    turn_s, is_initialized = pod.started_s, True
     for status in pod.init_container_statuses:
         if status.name in sidecars:
             yield from _app_container_signs(pod, status, turn_s, terms)
@@ -67,9 +67,9 @@ def container_signs(pod: PodRecord, terms: FailedPodsPolicy) -> Iterator[Failure
             turn_s = max(turn_s or 0, status.state.finished_s)
         else:
             yield from _init_container_signs(pod, status, turn_s, terms)
-            begun = False
+            is_initialized = False
             break
-    if begun:
+    if is_initialized:
         for status in pod.container_statuses:
             yield from _app_container_signs(pod, status, turn_s, terms)
     yield from _stuck_creating_signs(pod, turn_s, terms)
@@ -99,7 +99,7 @@ def _app_container_signs(
 def _init_container_signs(
     pod: PodRecord, status: ContainerStatus, turn_s: int | None, terms: FailedPodsPolicy
 ) -> Iterator[FailureSign]:
-    """Yield the signs of the current init container. It may fail while it waits for something else, so it
+    """Yield the signs of the current init container. It may fail while it waits for another service, so it
     must have failed both often and for long."""
     if turn_s is None:
         return
@@ -125,8 +125,8 @@ def _lasting_error_sign(
 def _stuck_creating_signs(
     pod: PodRecord, turn_s: int | None, terms: FailedPodsPolicy
 ) -> Iterator[FailureSign]:
-    """Yield a sign if the pod has no sandbox for long: its volumes or its network are missing. With a sandbox
-    it pulls images, which may take any time, or its containers have a waiting reason."""
+    """Yield a sign if the pod has had no sandbox for long, because a volume or its network is missing. With a
+    sandbox, it pulls images, which may take any time, or its containers have a waiting reason."""
     sandbox = pod.condition("PodReadyToStartContainers")
     statuses = (*pod.init_container_statuses, *pod.container_statuses)
     if turn_s is None or (sandbox is not None and sandbox.status == "True"):
@@ -184,8 +184,7 @@ def next_failure_check_s(
 def failure_and_next_check(
     pod: PodRecord, node: NodeRecord | None, terms: FailedPodsPolicy, now_s: float
 ) -> tuple[PodFailure | None, float | None]:
-    """Return the results of `failure_of` and `next_failure_check_s`, which have most of their work in
-    common."""
+    """Return the results of `failure_of` and `next_failure_check_s`, which share most of their work."""
     signs = list(_pod_signs(pod, node, terms, now_s))
     counting = (
         PodFailure(each.kind, each.since_s, each.message) for each in signs if each.counts_from_s <= now_s
@@ -211,7 +210,7 @@ def _pod_signs(
 
 def _failed_phase_signs(pod: PodRecord, terms: FailedPodsPolicy, now_s: float) -> Iterator[FailureSign]:
     since_s = _ended_s(pod)
-    # Failed pods that were replaced remain for long. Older ones must not use up attempts of today.
+    # Failed pods that were replaced remain for long. Old ones must not use up attempts.
     if pod.owner is None or now_s - since_s < terms.recovery_window.total_seconds():
         kind = FailureKind.EVICTED if pod.reason == "Evicted" else FailureKind.FAILED
         why = pod.reason if pod.reason not in {"", "Failed"} else _exit_code_message(pod)
@@ -236,7 +235,7 @@ def _lost_node_signs(
 
 
 def _ended_s(pod: PodRecord) -> int:
-    """Return the latest time at which the pod may have failed: its replacement was created after that."""
+    """Return the latest time at which the pod may have failed; its replacement was created later."""
     statuses = (*pod.init_container_statuses, *pod.container_statuses)
     ends = (each.state.finished_s for each in statuses if isinstance(each.state, ContainerStateTerminated))
     return max((unready_since_s(pod), *ends)) or pod.started_s or pod.created_s

@@ -1,4 +1,4 @@
-"""How often a failing replica may be rescheduled, and what to do about a failing pod.
+"""Decide how often a failing replica may be rescheduled, and what to do about a failing pod.
 
 Owners ask for reschedulings with an annotation. They are tenants, so `failedPods.maxRetries` is the upper
 bound.
@@ -42,7 +42,7 @@ _BY_DEFAULT: Final = "failedPods.defaultRetries"
 _MOST_DIGITS: Final = 9
 """A longer number is above every bound, and Python refuses to parse thousands of digits."""
 _MOST_CHARACTERS_SHOWN: Final = 40
-"""How much of an annotation a message shows: it may have 256 KiB."""
+"""How much of an annotation a message shows; annotations may have 256 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class RetryAllowance:
     retries: int
     """The number of reschedulings."""
     by: str
-    """The place where that is set: `Deployment/web` or `failedPods.defaultRetries`."""
+    """Where the number is set: `Deployment/web` or `failedPods.defaultRetries`."""
     asked_for: str = ""
     """The value of the annotation if it exceeds `failedPods.maxRetries`; empty otherwise."""
 
@@ -70,7 +70,8 @@ class RetryAllowance:
 
 @dataclass(frozen=True, slots=True)
 class MalformedRetries:
-    """An invalid annotation. It allows nothing, not even the default: `"off"` does not mean that."""
+    """An invalid annotation. It allows nothing, not even the default, because a value such as `"off"` asks
+    for none."""
 
     kind: str
     key: str
@@ -112,8 +113,8 @@ def allowance_on(
 def _annotated_objects(
     pod: PodRecord, chain: Sequence[WorkloadRecord]
 ) -> Iterator[tuple[str, str, Mapping[str, str]]]:
-    """Yield the objects whose annotation may count, the topmost first. A ReplicaSet below a Deployment only
-    has old copies of the annotations of the Deployment."""
+    """Yield the objects whose annotation may count, the topmost first. A ReplicaSet below a Deployment does
+    not count, because it only has old copies of the Deployment's annotations."""
     if not chain:
         yield "Pod", pod.key, pod.annotations
     for record in reversed(chain):
@@ -213,9 +214,9 @@ def decide_recovery(
     has_more = lineage.count < allowance.retries
     if not has_more and (lineage.end is not None or not lineage.knows(pod.uid)):
         return RetriesExhausted(lineage.count)
-    # The attempt of a recorded pod is in progress, and does not count again.
-    goes_on = lineage.end is None and lineage.knows(pod.uid)
-    number = max(lineage.count, 1) if goes_on else lineage.count + 1
+    # If the failure of this pod is recorded, its attempt is in progress and does not count again.
+    is_in_progress = lineage.end is None and lineage.knows(pod.uid)
+    number = max(lineage.count, 1) if is_in_progress else lineage.count + 1
     if failure.kind is FailureKind.NODE_LOST:
         return _on_lost_node(pod, node, number, lineage, terms)
     if pod.owner is not None and pod.is_finished:

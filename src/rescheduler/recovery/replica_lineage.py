@@ -1,12 +1,12 @@
-"""Find the pods that are one replica, one after the other, so that it uses only its own attempts.
+"""Find which pods were the same replica before, so that each replica uses only its own attempts.
 
 Some replicas have an identity: the pod name in a StatefulSet, the node in a DaemonSet, the index in an
-indexed Job, the original name of a pod without a controller. Elsewhere descent counts: a successor that
-rescheduler marked names its predecessor; a pod that its controller created takes the place of the lineage
-that has been vacant longest.
+indexed Job, the original name of a pod without a controller. For other pods, the predecessor decides: a
+successor that rescheduler created names it; a pod that its controller created continues the lineage that has
+been vacant longest.
 
-The records of kse-rescheduler are read as a ledger, so that its users can switch. It counts the pods that it
-deleted, per workload, and lists their nodes, without times and pods:
+Records of kse-rescheduler are read as a ledger, so that its users can switch. Per workload, they have the
+number of pods that it deleted, and their nodes, without times and pods:
 
     kse.com/deploy: {"currentReschedulingTimes": 2, "deployScheduledHosts": ["n1", "n2"]}
     kse.com/sts-pods-map: {"db-0": {"currentReschedulingTimes": 1, "podScheduledHosts": ["n1"]}}
@@ -35,7 +35,8 @@ __all__ = [
 
 
 CARRIED_OVER: Final = "carried-over"
-"""The name of the lineage that kse-rescheduler kept for a whole workload: the first failing pod takes it."""
+"""The name of the lineage from kse-rescheduler, which has one per workload: the first failing pod continues
+it."""
 
 _COMPLETION_INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
 _REVISION_LABELS: Final = ("pod-template-hash", "controller-revision-hash")
@@ -104,7 +105,7 @@ def _identity(pod: PodRecord) -> str | None:
 def _oldest_vacant_lineage(
     pod: PodRecord, unassigned: Iterable[PodRecord], vacant: dict[str, ReplicaLineage]
 ) -> str | None:
-    """Return the vacant lineage, the oldest first, that a pod of this template and age may continue."""
+    """Return the oldest vacant lineage that a pod of this revision and age may continue; None if none."""
     if not is_live(pod):
         return None
     revision = revision_of(pod)
@@ -113,7 +114,7 @@ def _oldest_vacant_lineage(
         for name, lineage in vacant.items()
         if lineage.last_s <= pod.created_s
         and lineage.revision in {"", revision}
-        # It is unknown which replica it was, but not one that is ready.
+        # It is unknown which replica it was, but it was not one that is ready.
         and (name != CARRIED_OVER or not pod.is_ready or all(map(_is_healthy, unassigned)))
     ]
     return min(open_to)[1] if open_to else None

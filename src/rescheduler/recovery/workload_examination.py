@@ -1,4 +1,4 @@
-"""Examines all pods of one ledger together: which of them fail, what to do about each, and which have
+"""Examine all pods of one ledger together: which of them fail, what to do about each, and which have
 recovered."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -87,7 +87,7 @@ class FailingReplica:
 
     def recorded_in(self, ledger: AttemptLedger, now_s: float) -> AttemptLedger:
         """Return the ledger with this failure: as one more attempt, or as the end of its lineage."""
-        # A controller has replaced its pod when that failed, not when we noticed.
+        # The controller replaced the pod when it failed, not when we noticed.
         at_s = self.failure.since_s if isinstance(self.decision, RecordOnly) else now_s
         attempt = FailedAttempt(int(at_s), self.pod.node, self.pod.uid)
         return ledger.with_failure(self.name, attempt, self.retries, self.revision)
@@ -109,13 +109,13 @@ class WorkloadExamination:
     malformed: tuple[MalformedRetries, ...]
     """Invalid annotations, whether pods fail or not."""
     capped: tuple[RetryAllowance, ...]
-    """Annotations that ask for more than is allowed, whether pods fail or not."""
+    """Annotations that ask for more attempts than `failedPods.maxRetries`, whether pods fail or not."""
     recovered: tuple[str, ...]
     """Lineages to remove: their pods have been ready for long enough, or don't exist any more."""
     healthy_nodes: Mapping[str, frozenset[str]]
     """Nodes on which pods are ready, by template; empty if nothing fails or has failed."""
     check_again_at_s: float | None
-    """When the result may differ although nothing changes."""
+    """When to examine again although nothing changes; None for never."""
 
 
 def holder_of(pod: PodRecord, chain: Sequence[WorkloadRecord]) -> LedgerHolder | None:

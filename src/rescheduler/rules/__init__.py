@@ -1,4 +1,4 @@
-"""The filter rules of the default scheduler (v1.37): may this pod run on that node?
+"""The filter rules of the default scheduler (v1.37), which decide whether a pod may run on a node.
 
 All rules are pure; `placement.Placement` applies them, in the scheduler's order:
 

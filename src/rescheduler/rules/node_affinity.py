@@ -1,4 +1,5 @@
-"""Node labels as columns; the node selector (every label) and required node affinity (any term)."""
+"""NodeAffinity: the node selector (every label) and required node affinity (any term); node labels as
+columns."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -32,18 +33,18 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopologyDomains:
-    """The values of one label, numbered; nodes of the same value are in the same domain."""
+    """The topology domains of one label: nodes with the same value are in the same domain."""
 
     of: Rows
-    """[node]: the number of its domain; `NO_ROW` without the label."""
+    """[node]: the index of its domain; `NO_ROW` without the label."""
     names: tuple[str, ...]
-    """[domain]: the label's value."""
+    """[domain]: the value of the label."""
     number: dict[str, int]
-    """The numbers of domains by the label's value."""
+    """The index of each domain, by the value of the label."""
 
     def spread(self, chosen: Sequence[int]) -> Flags:
-        """Return [node]: whether its domain is one of those chosen; never for nodes without the label."""
-        # One place more than there are domains: index -1, no domain, finds it and it stays False.
+        """Return [node]: its domain is one of those chosen; False for nodes without the label."""
+        # The extra last entry, which is False, has index -1 (NO_ROW): nodes without a domain.
         flags = np.zeros(len(self.names) + 1, np.bool_)
         flags[chosen] = True
         return flags[self.of]
@@ -65,7 +66,7 @@ class NodeLabels:
 
     @cached_property
     def each_node(self) -> TopologyDomains:
-        """Return domains in which every node is a domain of its own, whatever its labels say."""
+        """Return domains in which every node is its own domain, regardless of labels."""
         count = len(self)
         names = tuple(record.name for record in self.records)
         return TopologyDomains(
@@ -83,7 +84,7 @@ class NodeLabels:
         return found
 
     def selected(self, selector: Selector) -> Flags:
-        """Return [node]: whose labels match."""
+        """Return [node]: its labels match."""
         found = np.full(len(self), not selector.selects_nothing)
         for requirement in selector.requirements:
             found &= self._meeting(requirement)
@@ -164,7 +165,7 @@ def preferred_weights(terms: Iterable[PreferredSchedulingTerm], node_labels: Nod
 
 
 def _wanted_nodes(labels: Labels, required: NodeSelector | None, node_labels: NodeLabels) -> Flags:
-    """Return [node]: those that a pod asks for by node selector and affinity."""
+    """Return [node]: node selector and affinity of the pod allow it."""
     found = np.ones(len(node_labels), np.bool_)
     for key, value in labels:
         domains = node_labels.domains(key)
@@ -175,8 +176,8 @@ def _wanted_nodes(labels: Labels, required: NodeSelector | None, node_labels: No
 
 
 def reached_nodes(required: NodeSelector | None, node_labels: NodeLabels) -> Flags:
-    """Return [node]: from which a volume can be reached. Volumes don't know node names: such conditions count
-    as met."""
+    """Return [node]: the volume can be reached from it. Conditions on node names count as met, as volumes
+    don't have any."""
     if required is None:
         return np.ones(len(node_labels), np.bool_)
     return _any_term(required.node_selector_terms, node_labels, by_name=False)
@@ -210,7 +211,7 @@ def _one_term(term: NodeSelectorTerm, node_labels: NodeLabels, *, by_name: bool)
         if len(field.values) != 1 or field.operator not in {"In", "NotIn"}:
             return none
         if by_name:
-            # There is one field to ask for; whatever else is asked for is empty on every node.
+            # Only the field metadata.name exists; any other field is empty on every node.
             named = node_labels.named(field.values[0]) if field.key == "metadata.name" else none
             found &= named if field.operator == "In" else ~named
     return found

@@ -19,7 +19,8 @@ _MEBIBYTE = 2**20
 def node_resources_fit(
     pod_class: PodClass, free: Ints, allocatable: Ints, names: tuple[str, ...]
 ) -> "ResourcesFit":
-    """`free` is [resource, node], as things stand; `allocatable` [node, resource]."""
+    """Return the check for these requests; `free` is [resource, node] now, `allocatable` is [node,
+    resource]."""
     columns = [*_ALWAYS_FIRST, *range(len(_ALWAYS_FIRST), len(names))]
     asked = tuple((column, int(pod_class.asks[column])) for column in columns if pod_class.asks[column] > 0)
     return ResourcesFit(asked, free, allocatable, names)
@@ -28,7 +29,7 @@ def node_resources_fit(
 @dataclass(frozen=True, slots=True)
 class ResourcesFit:
     asked: tuple[tuple[int, int], ...]
-    """Columns and amounts, in the scheduler's order. What a pod does not ask for can't be too little."""
+    """The requested columns and amounts, in the scheduler's order. Other resources don't matter."""
     free: Ints
     allocatable: Ints
     names: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: the number of volumes of a CSI driver that a node can attach, and how many it has."""
+"""NodeVolumeLimits: how many volumes of a CSI driver a node can attach, and how many are attached."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ _CSI_MIGRATED_SOURCES: Final = {
     "gcePersistentDisk": "pd.csi.storage.gke.io",
     "portworxVolume": "pxd.portworx.com",
 }
-"""Sources that were part of Kubernetes once, and the CSI drivers that have taken them over."""
+"""Former in-tree volume sources, and the CSI drivers that replace them."""
 _CSI_MIGRATED_PROVISIONERS: Final = {
     "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
     "kubernetes.io/azure-disk": "disk.csi.azure.com",
@@ -33,11 +33,11 @@ _CSI_MIGRATED_PROVISIONERS: Final = {
     "kubernetes.io/azure-file": "",
     "kubernetes.io/vsphere-volume": "",
 }
-"""Provisioners that were part of Kubernetes once, and their CSI drivers; the last two are not counted."""
+"""Former in-tree provisioners, and the CSI drivers that replace them; the last two are not counted."""
 
 
 class AttachableVolume(NamedTuple):
-    """A volume that takes one of the places that a driver has on a node."""
+    """A volume that counts against the limit of its driver on a node."""
 
     driver: str
     handle: str
@@ -52,9 +52,9 @@ class AttachableVolume(NamedTuple):
 def attachable_volumes(
     pod_class: PodClass, storage: Storage, *, is_placed: bool = False
 ) -> list[AttachableVolume]:
-    """Return each volume once, however often the pod mentions it.
+    """Return each attachable volume of the pod once.
 
-    Where the pod `is_placed`, another one would replace it, with new ephemeral volumes.
+    If the pod `is_placed`, the question is about its successor, which gets new ephemeral volumes.
     """
     found: dict[str, AttachableVolume] = {}
     for volume in pod_class.volumes:
@@ -101,14 +101,14 @@ class AttachedVolumes:
         self._users: defaultdict[str, dict[int, int]] = defaultdict(dict)
         self._count: dict[str, Ints] = {}
         self._attached = set(_attachments(snapshot))
-        """Volumes and nodes of which the cluster says that they are attached, with or without a pod."""
+        """Pairs of volume and node for which a VolumeAttachment exists, with or without a pod."""
         for driver, _, node in self._attached:
             self.count_of(driver)[node] += 1
         for pod_class, node in positions.each_of(self._of_class):
             self.count(pod_class, node, 1)
 
     def count_of(self, driver: str) -> Ints:
-        """Return [node]: how many volumes it has attached there, or is about to. Not to be written to."""
+        """Return [node]: how many volumes of the driver are attached, or about to be. Read-only."""
         if driver not in self._count:
             self._count[driver] = np.zeros(self._nodes, np.int64)
         return self._count[driver]
@@ -118,7 +118,7 @@ class AttachedVolumes:
         return self._users.get(volume.name, {})
 
     def count(self, pod_class: int, node: int, by: int) -> None:
-        """Count so many more pods of that class on that node."""
+        """Add this number of pods of the class to the node."""
         for volume in self._of_class.get(pod_class, ()):
             users = self._users[volume.name]
             before, after = users.get(node, 0), users.get(node, 0) + by
@@ -170,7 +170,7 @@ def _installed(
 ) -> StaticCheck:
     reason = f"{driver} CSI driver is not installed on the node"
     refusal = NodeRefusal(SchedulerRule.VOLUME_LIMITS, (reason,), f"needs {volumes[0].handle}")
-    # Without drivers, no CSI driver on the node has taken over volumes of in-tree plugins.
+    # On a node without CSI drivers, volumes of in-tree plugins don't count as CSI volumes.
     counts_anywhere = not all(volume.is_translated for volume in volumes)
     csi_nodes = (storage.csi_nodes.get(record.name) for record in node_labels.records)
     passes = [not counts_anywhere if node is None else driver in node.drivers for node in csi_nodes]

@@ -1,4 +1,4 @@
-"""Where every pod is while a plan is being made: a snapshot whose pods can be moved.
+"""Keep the node of every pod while a plan is being made: a snapshot whose pods can be moved.
 
 A placement starts as the snapshot. `place` adds a copy of a pod to a node and `remove` removes one; every
 rule that depends on other pods sees the change immediately. `trial` undoes the changes that are made
@@ -40,7 +40,8 @@ __all__ = ["Placement", "RuleSet"]
 
 
 class RuleSet:
-    """Build the rules of each class once; later moves change the counts that they read."""
+    """All scheduler rules. The rules of a pod class are built once; moves change the counts that they
+    read."""
 
     def __init__(self, snapshot: Snapshot, positions: PodPositions, free: Ints) -> None:
         self._snapshot = snapshot
@@ -80,7 +81,7 @@ class RuleSet:
         return found
 
     def node_rules(self, number: int) -> tuple[StaticCheck | None, StaticCheck | None]:
-        """Return what taints, and what node selector and affinity say of the pods of one class."""
+        """Return the checks of taints, and of node selector and affinity, for the pods of one class."""
         return self._static_rules.node_rules(self._snapshot.classes[number])
 
     def preferences(self, number: int) -> ClassPreferences:
@@ -93,13 +94,13 @@ class RuleSet:
         return found
 
     def count(self, pod_class: int, node: int, by: int, *, is_ending: bool) -> None:
-        """Count so many more pods of that class on that node, for all rules."""
+        """Add this number of pods of the class to the node, for all rules."""
         self._count_registry.count(pod_class, node, by, is_ending=is_ending)
         if self._attached is not None:
             self._attached.count(pod_class, node, by)
 
     def count_hypothetically(self, pod_class: int, node: int, by: int, *, is_ending: bool) -> None:
-        """Count the same, only for rules that consider more than one node."""
+        """Add them only for rules that consider more than one node."""
         self._count_registry.count(pod_class, node, by, is_ending=is_ending)
 
     def _build_class_rules(self, number: int, pod: int) -> ClassRules:
@@ -133,7 +134,7 @@ class RuleSet:
     def _volume_checks(self, number: int, pod: int) -> "_VolumeChecks":
         storage, node_labels = self._snapshot.storage, self._node_labels
         pod_class = self._snapshot.classes[number]
-        # A class with ephemeral volumes is that of one pod: their claims carry its name.
+        # A class with ephemeral volumes has one pod, because their claims have its name.
         record, is_placed = self._snapshot.pods.records[pod], self._snapshot.pods.node[pod] != NO_ROW
         claims = volume_rules.claims_of(pod_class, storage, is_placed=is_placed)
         fixed = (
@@ -167,28 +168,27 @@ class _VolumeChecks(NamedTuple):
 
 
 _Change = tuple[int, int, int, int]
-"""Pod, node, number of its copy, and 1 or -1: placed or removed."""
+"""The pod, the node, the number of the copy, and 1 (placed) or -1 (removed)."""
 _UNCHANGED = nullcontext()
 
 
 class Placement:
-    """The nodes of all pods, which can be moved and moved back. Only the placement itself writes to its
-    columns."""
+    """The nodes of all pods, which can be moved and moved back. Its columns are read-only for others."""
 
     snapshot: Snapshot
     requested: Ints
-    """[node, resource], at present."""
+    """[node, resource]: the requests now."""
     load: Ints
-    """[node, resource], likewise."""
+    """[node, resource]: the load now."""
     position: Rows
-    """[pod]: the node that it is on now, `NO_ROW` if none. The last one it was placed on."""
+    """[pod]: the node on which it was placed last; `NO_ROW` if it is on none."""
 
     def __init__(self, snapshot: Snapshot, *, unreserved: int = NO_ROW) -> None:
-        """`unreserved` is a pending pod that no room is left for, though it is nominated."""
+        """Start as the snapshot, with room for nominated pods, except for the pending pod `unreserved`."""
         self.snapshot = snapshot
         self.requested = snapshot.nodes.requested.copy()
         self.load = snapshot.nodes.load.copy()
-        # By resource and then node, so that one resource of all nodes is a stretch of memory.
+        # By resource, then by node, so that one resource of all nodes is contiguous in memory.
         self._free = np.ascontiguousarray((snapshot.nodes.allocatable - snapshot.nodes.requested).T)
         self._free_on = self._free.T
         self._leave_room_for_nominated(unreserved)
@@ -197,7 +197,7 @@ class Placement:
         self._rule_set = RuleSet(snapshot, self._positions, self._free)
         self._tried: list[_Change] | None = None
         self._reserved: list[tuple[Ints, int]] = []
-        """In trials."""
+        """The reservations that were made in trials."""
 
     def _leave_room_for_nominated(self, unreserved: int) -> None:
         """Reserve room on a node for a pod that the scheduler has nominated there."""
@@ -212,18 +212,18 @@ class Placement:
 
     @property
     def free(self) -> Ints:
-        """Return [resource, node]: what is free now, without what is kept for nominated pods. Read-only."""
+        """Return [resource, node]: what is free now and not reserved. Read-only."""
         return self._free
 
     def pods_on(self, node: int) -> list[int]:
-        """Return the rows of the pods that are there now, in order of their keys."""
+        """Return the rows of the pods on the node now, in order of their keys."""
         return self._positions.pods_on(node)
 
     def fits(self, pod: int, *, source_stays: bool) -> Flags:
-        """Return [node]: where a copy of that pod could be put now, by every rule.
+        """Return [node]: every rule allows a copy of the pod there now.
 
-        With `source_stays` the pod itself stands in the way like any other; without, it is ignored.
-        Where it is now counts as unfit either way.
+        With `source_stays`, the pod itself counts like any other; otherwise it is ignored. Its own node never
+        fits.
         """
         class_rules = self._rule_set.class_rules(pod)
         with self._asked_about(pod, class_rules, source_stays):
@@ -232,11 +232,12 @@ class Placement:
         return found
 
     def fits_another(self, pod: int) -> Flags:
-        """Return [node]: where one more pod like it fits now, beside it and its copies, also where it is."""
+        """Return [node]: one more pod like it fits there now, beside it and its copies. Its own node may
+        fit."""
         return self._rule_set.class_rules(pod).fits()
 
     def static_fits(self, pod: int) -> Flags:
-        """Return [node]: where no static rule forbids it. Don't write to the result."""
+        """Return [node]: no static rule forbids it. Read-only."""
         return self._rule_set.class_rules(pod).static_fits
 
     def node_rules(self, pod_class: int) -> tuple[StaticCheck | None, StaticCheck | None]:
@@ -249,7 +250,7 @@ class Placement:
         return self._rule_set.preferences(pod_class)
 
     def preference_scores(self, pod: int, wanted: Collection[Preference], among: Flags) -> list[NodeScores]:
-        """Return how well the pod would be on each node by what it prefers: without the pod itself."""
+        """Return the score of each node by the preferences of the pod, which itself does not count."""
         found = self.preferences(int(self.snapshot.pods.pod_class[pod]))
         with self._excluding(pod) if found.depends_on_pods else _UNCHANGED:
             return found.scores(wanted, among, int(self.position[pod]))
@@ -263,15 +264,15 @@ class Placement:
             return class_rules.fits_on(node)
 
     def load_with(self, pod: int, nodes: Indices) -> Floats:
-        """Return the load of each of these nodes with that pod on it, in percent: cpu or memory, whichever is
-        higher. Of several possible nodes, the least loaded is the one with the lowest value."""
+        """Return the load of each of these nodes with the pod on it, in percent: the higher one of cpu and
+        memory. The least loaded node is the one with the lowest value."""
         load = self.load[nodes] + self.snapshot.pods.load[pod]
         shares = load / np.maximum(self.snapshot.nodes.allocatable[nodes], 1)
         highest: Floats = 100 * shares[:, [CPU, MEMORY]].max(axis=1)
         return highest
 
     def keeps_spread(self, pod: int) -> Flags:
-        """Return [node]: where a move to it leaves no spread constraint of the pod worse than it is."""
+        """Return [node]: a move there worsens no spread constraint of the pod."""
         found = np.ones(len(self.snapshot.nodes), np.bool_)
         source = int(self.position[pod])
         if source != NO_ROW:
@@ -282,12 +283,12 @@ class Placement:
         return found
 
     def keeping_spread(self, pod: int, allowed: Flags) -> Flags:
-        """Return the allowed nodes that keep its workload spread, or all of them if none does."""
+        """Return the allowed nodes that worsen no spread constraint; all allowed nodes if there are none."""
         even = allowed & self.keeps_spread(pod)
         return even if even.any() else allowed
 
     def refusals(self, pod: int, node: int, *, source_stays: bool) -> list[NodeRefusal]:
-        """Return all rules that forbid it, in the scheduler's order; empty if it fits."""
+        """Return all refusals of the node, in the scheduler's order; empty if the pod fits."""
         class_rules = self._rule_set.class_rules(pod)
         with self._asked_about(pod, class_rules, source_stays):
             found = class_rules.refusals(node)
@@ -300,17 +301,17 @@ class Placement:
         self._change((pod, node, self._positions.next_number(pod), 1))
 
     def reserve(self, asks: Ints, node: int) -> None:
-        """Leave room on that node for a pod that is not in the snapshot; give it back if it is negative."""
+        """Reserve room on the node for a pod that is not in the snapshot; negative amounts free it again."""
         self._free_on[node] -= asks
         if self._tried is not None:
             self._reserved.append((asks, node))
 
     def remove(self, pod: int, node: int) -> None:
-        """Remove one copy, or the pod itself where it runs; raise `PodNotOnNodeError`."""
+        """Remove a copy of the pod, or the pod itself, from the node; raise `PodNotOnNodeError`."""
         self._change((pod, node, self._positions.find(pod, node), -1))
 
     def move(self, pod: int, node: int) -> None:
-        """Move the pod from where it is to that node, at once."""
+        """Move the pod from its current node to that node."""
         if (source := int(self.position[pod])) != NO_ROW:
             self.remove(pod, source)
         self.place(pod, node)
@@ -334,9 +335,9 @@ class Placement:
     def _asked_about(
         self, pod: int, class_rules: ClassRules, source_stays: bool
     ) -> AbstractContextManager[None]:
-        """Ignore the pod itself if the question requires it.
+        """Ignore the pod itself while the body runs, if it leaves its node.
 
-        On its own node it is never asked about, so this matters only to rules that look beyond one node.
+        Its own node is never a target, so this matters only to rules that consider several nodes.
         """
         return _UNCHANGED if source_stays or not class_rules.conflicts_with_itself else self._excluding(pod)
 
@@ -360,7 +361,7 @@ class Placement:
     def _change(self, change: _Change) -> None:
         pod, node, number, by = change
         amounts, load = self._requests_and_load(pod, number)
-        # Views, written to in place: this is done tens of thousands of times in a plan.
+        # These are views that are changed in place, because a plan does this tens of thousands of times.
         requested, free, loaded = self.requested[node], self._free_on[node], self.load[node]
         if by > 0:
             self._positions.put(pod, node, number)
@@ -381,9 +382,9 @@ class Placement:
             self._tried.append(change)
 
     def _requests_and_load(self, pod: int, number: int) -> tuple[Ints, Ints]:
-        """Return the requests and the load of the pod.
+        """Return the requests and the load of the pod or its copy.
 
-        The pod itself may be in the middle of a resize; a copy asks for what its spec says.
+        They differ during a resize: a copy requests what the spec says.
         """
         pods = self.snapshot.pods
         if number == ITSELF:

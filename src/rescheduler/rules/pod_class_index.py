@@ -1,6 +1,6 @@
-"""An index of pod classes by labels, host ports, disks, claims and anti-affinity terms.
+"""Index pod classes by labels, host ports, disks, claims and anti-affinity terms.
 
-Plans look up thousands of classes thousands of times, so nothing here is found by a scan.
+Plans look up thousands of classes thousands of times, so no lookup may scan all classes.
 """
 
 from collections import defaultdict
@@ -36,7 +36,8 @@ class AffinityTerm:
 
 
 class UnparsedAffinityTerm(NamedTuple):
-    """A term as a pod has it, and what its meaning depends on. Equal ones mean the same."""
+    """A term as written in a pod, with the pod's values that it depends on, so that equal terms mean the
+    same."""
 
     term: PodAffinityTerm
     namespace: str
@@ -76,7 +77,7 @@ def parse_selector(selector: LabelSelector | None) -> Selector:
 def _merged(selector: Selector, term: PodAffinityTerm, labels: Mapping[str, str]) -> Selector:
     """Return the selector with `matchLabelKeys` merged in, as the API server does when it admits a pod.
 
-    A key that the selector already speaks of was merged in then, from the labels that the pod had.
+    If the selector already has the key, the API server has merged it in when it admitted the pod.
     """
     spoken_of = {requirement.key for requirement in selector.requirements}
     added = [
@@ -96,14 +97,14 @@ _HARD_POD_AFFINITY_WEIGHT = 1
 
 
 def _weighted_terms(affinity: Affinity) -> Iterator[tuple[PodAffinityTerm, int]]:
-    """Yield what a pod would like of pods that come: required affinity counts, too, anti-affinity less than
-    nothing."""
+    """Yield the terms by which a pod attracts (weight above 0) or repels (below 0) new pods. Required
+    affinity counts, too."""
     yield from ((term, _HARD_POD_AFFINITY_WEIGHT) for term in affinity.pod_affinity.required)
     yield from preferred_terms(affinity)
 
 
 def preferred_terms(affinity: Affinity) -> Iterator[tuple[PodAffinityTerm, int]]:
-    """Yield what a pod prefers, with the weight: below 0 for anti-affinity."""
+    """Yield the preferred terms of a pod with their weights, which are below 0 for anti-affinity."""
     yield from ((each.pod_affinity_term, each.weight) for each in affinity.pod_affinity.preferred)
     yield from ((each.pod_affinity_term, -each.weight) for each in affinity.pod_anti_affinity.preferred)
 
@@ -111,7 +112,7 @@ def preferred_terms(affinity: Affinity) -> Iterator[tuple[PodAffinityTerm, int]]
 _NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 _Label = tuple[str, str]
 _TermIndex = dict[_Label | None, dict[tuple[UnparsedAffinityTerm, int], list[int]]]
-"""Terms with their weights, and the classes that have them, below a label that a match needs, or None."""
+"""By a label that a match requires, or None: the terms with their weights, and the classes that have them."""
 
 
 class PodClassIndex:
@@ -135,7 +136,7 @@ class PodClassIndex:
                 yield number
 
     def against(self, number: int) -> dict[AffinityTerm, list[int]]:
-        """Return the terms by which other pods keep pods of this class away, and the classes that have
+        """Return the required anti-affinity terms that exclude pods of this class, and the classes that have
         each."""
         found: defaultdict[AffinityTerm, list[int]] = defaultdict(list)
         for term, _, holders in self._about(number, self._anti_affinity):
@@ -143,12 +144,12 @@ class PodClassIndex:
         return found
 
     def preferring(self, number: int) -> Iterator[tuple[AffinityTerm, int, list[int]]]:
-        """Yield the terms by which other pods would like pods of this class near (weight above 0) or away
-        (below 0), the weight of each, and the classes that have it."""
+        """Yield the terms by which other pods attract (weight above 0) or repel (below 0) pods of this class,
+        the weight of each, and the classes that have it."""
         yield from self._about(number, self._preferences)
 
     def _about(self, number: int, terms: _TermIndex) -> Iterator[tuple[AffinityTerm, int, list[int]]]:
-        """Yield those of the terms that select pods of this class."""
+        """Yield the terms that select pods of this class."""
         pod_class = self.classes[number]
         labels = self.namespace_labels(pod_class.namespace)
         for pair in (*pod_class.labels.items(), None):
@@ -162,7 +163,7 @@ class PodClassIndex:
                     yield term, weight, holders
 
     def with_port(self, wanted: HostPort) -> Iterator[int]:
-        """Yield the classes that can't be on a node together with that port."""
+        """Yield the classes whose host ports conflict with that port."""
         for number, port in self._ports.get((wanted.port, wanted.protocol), ()):
             if wanted.ip == port.ip or _ANY_ADDRESS in {wanted.ip, port.ip}:
                 yield number
@@ -184,7 +185,7 @@ class PodClassIndex:
         return self._namespaces.get(namespace) or {_NAMESPACE_NAME_LABEL: namespace}
 
     def _candidates(self, namespace: str, selector: Selector) -> Iterable[int]:
-        """Return the classes whose labels may match, by the requirement that leaves the fewest."""
+        """Return the classes whose labels may match, found by the most selective requirement."""
         if selector.selects_nothing:
             return ()
         fewest: list[int] = self._in_namespace.get(namespace, [])
@@ -216,8 +217,8 @@ class PodClassIndex:
 
     @cached_property
     def _anti_affinity(self) -> _TermIndex:
-        # The first question to every snapshot waits for this. Most classes have no term, and a function call
-        # for each of them would double the time.
+        # The first lookup in every snapshot waits for this. Most classes have no term, and a function call
+        # for each class would double the time.
         return self._term_index(
             (number, term, 0)
             for number, pod_class in enumerate(self.classes)
@@ -263,7 +264,7 @@ _ANY_ADDRESS = HostPort(0).ip
 
 
 def _required_labels(selector: LabelSelector | None) -> Iterable[_Label | None]:
-    """Return labels of which a pod must have one to be selected; None if it can be selected without."""
+    """Return labels of which a selected pod has at least one; None if there are no such labels."""
     if selector is None:
         return ()
     if selector.match_labels:

@@ -1,4 +1,4 @@
-"""Which pods are on which nodes while a plan moves them, and how many of them are in each topology domain.
+"""Keep the nodes of pods while a plan moves them, and count pods by topology domain.
 
 A pod is on its home node (where the snapshot has it) until it is removed from there, and on every node
 that a copy of it was placed on. Every rule that depends on other pods asks for counts of pods of some
@@ -41,14 +41,14 @@ class PodPositions:
         self._pods = snapshot.pods
         self._nodes = snapshot.nodes
         self.home: Rows = snapshot.pods.node.copy()
-        """[pod]: the node of the pod itself, `NO_ROW` once it was removed from there."""
+        """[pod]: the node of the pod itself; `NO_ROW` after it was removed from there."""
         self.latest: Rows = snapshot.pods.node.copy()
-        """[pod]: the last of the nodes it is standing on."""
+        """[pod]: the node on which it was placed last."""
         self._copies: dict[int, list[int]] = {}
         self._copies_on: defaultdict[int, list[int]] = defaultdict(list)
         self._copies_of_class: defaultdict[int, list[int]] = defaultdict(list)
         self._left: set[int] = set()
-        """Nodes that may no longer be home to all their pods."""
+        """Nodes from which pods of the snapshot may have been removed."""
 
     def nodes_with(self, pod: int) -> list[int]:
         """Return the nodes that the pod is on: its home, then those of its copies."""
@@ -66,9 +66,10 @@ class PodPositions:
         return found
 
     def nodes_of(self, classes: Collection[int], *, ending: bool) -> Rows:
-        """Return the node of every pod of these classes, as often as there are pods.
+        """Return one node for every pod and copy of these classes.
 
-        Pods that are being deleted only if `ending`. A copy of one is a new pod: it counts either way.
+        Pods that are being deleted are included only if `ending`. Their copies are new pods and are always
+        included.
         """
         rows = self._rows_of(classes)
         nodes = self.home[rows]
@@ -80,7 +81,7 @@ class PodPositions:
         return np.concatenate((nodes[there], np.array(copies, np.int32)))
 
     def each_of(self, classes: Collection[int]) -> Iterator[tuple[int, int]]:
-        """Yield class and node of every pod of these classes."""
+        """Yield the class and the node of every pod of these classes."""
         rows = self._rows_of(classes)
         pairs = zip(self._pods.pod_class[rows].tolist(), self.home[rows].tolist(), strict=True)
         yield from ((pod_class, node) for pod_class, node in pairs if node != NO_ROW)
@@ -141,7 +142,7 @@ class PodPositions:
 
     @cached_property
     def _class_starts(self) -> Ints:
-        """Return [class + 1]: where the pods of a class begin in `_by_class`."""
+        """Return [class + 1]: the index in `_by_class` at which the pods of a class start."""
         sizes = np.bincount(self._pods.pod_class)
         return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
 
@@ -151,17 +152,17 @@ class DomainCounts:
 
     def __init__(self, classes: tuple[int, ...], domain_of: Rows, *, ending: bool, nodes: Rows) -> None:
         self.classes = classes
-        """The classes that count, sorted."""
+        """The classes that are counted, sorted."""
         self.domain_of = domain_of
         """[node]: its domain; pods on nodes of `NO_ROW` don't count."""
         self.ending = ending
-        """Whether pods count that are being deleted."""
+        """Whether pods that are being deleted count."""
         self.counts: dict[int, int] = Counter(domain_of[nodes].tolist())
-        """The counts by domain; only where there is at least one."""
+        """The counts by domain, without zeros."""
         self.counts.pop(NO_ROW, None)
 
     def at(self, node: int) -> int:
-        """Return how many there are in that node's domain."""
+        """Return the count of the node's domain."""
         return self.counts.get(int(self.domain_of[node]), 0)
 
     def add(self, node: int, by: int) -> None:
@@ -176,7 +177,7 @@ class DomainCounts:
 
 
 class DomainCountRegistry:
-    """Share the counts of equal questions."""
+    """Shares the counts between rules that count the same."""
 
     def __init__(self, positions: PodPositions) -> None:
         self._positions = positions
@@ -195,7 +196,7 @@ class DomainCountRegistry:
         return found
 
     def count(self, pod_class: int, node: int, by: int, *, is_ending: bool) -> None:
-        """Count so many more pods of that class on that node."""
+        """Add this number of pods of the class to the node."""
         for domain_counts in self._with_class.get(pod_class, ()):
             if domain_counts.ending or not is_ending:
                 domain_counts.add(node, by)

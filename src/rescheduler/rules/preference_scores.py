@@ -1,10 +1,10 @@
-"""The scores by which kube-scheduler weighs what pods prefer but don't require.
+"""Compute the scores by which kube-scheduler weighs the preferences of pods.
 
-Each preference is a score plugin of `pkg/scheduler/framework/plugins`, in its order: the raw score of `Score`
-and the one from 0 to 100 that `NormalizeScore` makes of it among the nodes that are compared. The weights are
-those of `pkg/scheduler/apis/config/v1/default_plugins.go`. A plugin that has nothing to say of a pod is left
-out, as `PreScore` does it (`Skip`). The spread that the scheduler adds to pods without constraints of their
-own (`defaultConstraints`) is not counted: the pod does not ask for it.
+Each preference is a score plugin of `pkg/scheduler/framework/plugins`, in its order: the raw score of
+`Score`, and the score from 0 to 100 that `NormalizeScore` computes among the nodes that are compared. The
+weights are those of `pkg/scheduler/apis/config/v1/default_plugins.go`. A plugin that does not apply to a pod
+is left out, as in `PreScore` (`Skip`). The spread that the scheduler adds to pods without constraints
+(`defaultConstraints`) is not counted, because the pod does not ask for it.
 """
 
 import math
@@ -48,15 +48,15 @@ _HOSTNAME: Final = "kubernetes.io/hostname"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeScores:
-    """What one preference says of all nodes."""
+    """The scores of all nodes by one preference."""
 
     preference: Preference
     value: Floats
-    """[node]: more is better; it is comparable between nodes, whichever others are compared."""
+    """[node]: the raw score; higher is better. It does not depend on which nodes are compared."""
     score: Ints
-    """[node]: from 0 to 100, among the nodes that are compared; elsewhere without meaning."""
+    """[node]: from 0 to 100, normalized among the nodes that are compared; undefined for others."""
     is_reason: bool = True
-    """Whether it is a reason to move: a spread within maxSkew is none."""
+    """Whether a higher score is a reason to move; a spread within maxSkew is none."""
 
     @property
     def weight(self) -> int:
@@ -64,7 +64,8 @@ class NodeScores:
 
 
 def lower_is_better(preference: Preference, raw: Floats, among: Flags) -> NodeScores:
-    """`DefaultNormalizeScore` with reverse; `raw` is not negative."""
+    """Return the scores of a preference for low values: `DefaultNormalizeScore` with reverse, `raw` from
+    0."""
     return NodeScores(preference, -raw, MAX_NODE_SCORE - _share_of_most(raw, among))
 
 
@@ -76,7 +77,7 @@ def _share_of_most(raw: Floats, among: Flags) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class _WeightedTerm:
-    """How much each pod of some classes counts for the nodes of its domain."""
+    """The weight that each pod of some classes adds to the nodes of its domain."""
 
     weight: int
     key: str
@@ -85,7 +86,7 @@ class _WeightedTerm:
 
 
 class ClassPreferences:
-    """What the pods of one class prefer. Counts of other pods follow the placement."""
+    """The preferences of the pods of one class. Counts of other pods follow the placement."""
 
     def __init__(
         self,
@@ -104,7 +105,7 @@ class ClassPreferences:
         return bool(self._spread or self._pod_terms)
 
     def stated(self, wanted: Collection[Preference]) -> list[Preference]:
-        """Return those of the preferences that have anything to say of a pod of this class."""
+        """Return the preferences that apply to pods of this class."""
         has_say = {
             Preference.TAINT_TOLERATION: Preference.TAINT_TOLERATION in wanted and self._soft_taints.any(),
             Preference.NODE_AFFINITY: self._node_weights is not None,
@@ -114,8 +115,8 @@ class ClassPreferences:
         return [each for each, says in has_say.items() if each in wanted and says]
 
     def improvable(self, wanted: Collection[Preference], open_to: Flags) -> Flags:
-        """Return [node]: where a pod of this class may be worse off than on some other node. Where it is
-        False nothing is better, and that is cheaper to know than all scores."""
+        """Return [node]: another node may have a better score for a pod of this class. False means that none
+        has. This is cheaper than all scores."""
         found = np.zeros(len(open_to), np.bool_)
         for preference in self.stated(wanted):
             if preference is Preference.POD_TOPOLOGY_SPREAD:
@@ -134,8 +135,7 @@ class ClassPreferences:
 
     @cached_property
     def _own_weight(self) -> int:
-        """Return how much better other nodes can look at most when the pod itself, alone on its host, isn't
-        counted."""
+        """Return by how much the pod itself may change the comparison of its own node with others."""
         return sum(
             term.weight if term.key == _HOSTNAME else max(0, term.weight)
             for term in self._pod_terms
@@ -183,7 +183,8 @@ class ClassPreferences:
         ]
 
     def _terms(self) -> Iterator[tuple[AffinityTerm, int, Iterable[int]]]:
-        """Yield its own terms with the classes that they select, and those of others that select it."""
+        """Yield the terms of the class with the classes that they select, and terms of others that select
+        it."""
         for written, weight in preferred_terms(self._class.affinity):
             try:
                 term = UnparsedAffinityTerm.by(self._class, written).read()
@@ -249,7 +250,7 @@ def _domains_among(check: SpreadCheck, compared: Flags) -> int:
 
 def _by_node(domain_counts: DomainCounts, domains: TopologyDomains) -> Floats:
     """Return [node]: how many pods are in its domain; 0 without the label."""
-    # One place more than there are domains: index -1, no domain, finds it.
+    # The extra last entry has index -1 (NO_ROW): nodes without a domain.
     counts = np.zeros(len(domains.names) + 1)
     counts[[*domain_counts.counts.keys()]] = [*domain_counts.counts.values()]
     found: Floats = counts[domains.of]

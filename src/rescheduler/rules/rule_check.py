@@ -1,4 +1,4 @@
-"""The interface of a rule that is prepared for the pods of one class, and the refusals that it returns."""
+"""Define the interface of a rule that is prepared for the pods of one class, and its refusals."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -46,15 +46,14 @@ class NodeRefusal:
     reasons: tuple[str, ...]
     """The reasons in the scheduler's own words: "Insufficient cpu", "node(s) had untolerated taint(s)"."""
     detail: str = ""
-    """The reason with numbers and names: "asks 2000m cpu, 1500m of 8000m free", "taint
-    dedicated=gpu:NoSchedule"."""
+    """The reason with numbers and names, such as "requests 2000m cpu, 1500m of 8000m free"."""
 
 
 class RuleCheck(Protocol):
-    """One rule, ready for the pods of one class. Both answers agree, for every node, at any time."""
+    """One rule, prepared for the pods of one class. Both methods agree for every node at any time."""
 
     def fits(self) -> Flags:
-        """Return [node]: where it fits. Read-only."""
+        """Return [node]: the pod fits there. Read-only."""
         ...
 
     def refusal(self, node: int) -> NodeRefusal | None:
@@ -64,7 +63,7 @@ class RuleCheck(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StaticCheck:
-    """A rule whose answer no move changes."""
+    """A rule whose result no move changes."""
 
     passes: Flags
     explain: Callable[[int], NodeRefusal]

@@ -1,6 +1,6 @@
 """Rules that no move changes: they depend only on the node and the pod, not on other pods.
 
-Many classes have the same tolerations and node requirements, so each question is answered once.
+Many classes have the same tolerations and node requirements, so each result is kept.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ _SCHEDULER_ORDER = {rule: place for place, rule in enumerate(SchedulerRule)}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassRules:
-    """Everything that the rules ask of the pods of one class."""
+    """All rules, prepared for the pods of one class."""
 
     static_fits: Flags
     """The nodes [node] that no static rule forbids."""
@@ -68,7 +68,7 @@ class ClassRules:
     live: list[RuleCheck]
     """The rules that depend on other pods."""
     conflicts_with_itself: bool
-    """Whether a pod of this class can be in the way of its own copy, even on another node."""
+    """Whether a pod of this class may forbid nodes to its own copy."""
 
     def fits(self) -> Flags:
         found = self.static_fits.copy()
@@ -120,11 +120,11 @@ class StaticRules:
         return [check for check in found if check is not None]
 
     def node_rules(self, pod_class: PodClass) -> tuple[StaticCheck | None, StaticCheck | None]:
-        """Return what taints, and what node selector and affinity say; None if they allow every node."""
+        """Return the checks of taints, and of node selector and affinity; None if every node passes."""
         return self._taint_checks(pod_class.constraints.tolerations)[1], self._node_affinity_check(pod_class)
 
     def soft_taints(self, tolerations: Tolerations) -> Floats:
-        """Return [node]: how many PreferNoSchedule taints are not tolerated. Not to be written to."""
+        """Return [node]: how many PreferNoSchedule taints are not tolerated. Read-only."""
         found = self._soft_taints.get(tolerations)
         if found is None:
             counts = soft_taint_counts(tolerations, self.node_labels)
@@ -132,7 +132,7 @@ class StaticRules:
         return found
 
     def preferred_weights(self, terms: tuple[PreferredSchedulingTerm, ...]) -> Floats:
-        """Return [node]: the weights of the preferred terms that match it. Not to be written to."""
+        """Return [node]: the sum of the weights of the preferred terms that match. Read-only."""
         found = self._preferred_weights.get(terms)
         if found is None:
             weights = preferred_weights(terms, self.node_labels)
@@ -140,7 +140,7 @@ class StaticRules:
         return found
 
     def mask(self, checks: Sequence[StaticCheck]) -> Flags:
-        """Return [node]: where all of these `checks` pass. Not to be written to."""
+        """Return [node]: all of these `checks` pass. Read-only."""
         question = tuple(map(id, checks))  # they are kept here, so their ids stay taken
         found = self._masks.get(question)
         if found is None:

@@ -1,5 +1,5 @@
-"""Taints keep pods away that don't tolerate them; a cordoned node counts as if it had one. Nodes with soft
-taints, and those that go away soon, are the last choice."""
+"""TaintToleration and NodeUnschedulable: taints and cordons keep away pods that don't tolerate them. Nodes
+with soft taints, and nodes that are removed soon, are the last choice."""
 
 import re
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 def tolerates_cordon(tolerations: Tolerations) -> bool:
-    """Return whether the scheduler puts a pod with these tolerations on a cordoned node like on any other."""
+    """Return whether the scheduler may place a pod with these tolerations on a cordoned node."""
     return any(tolerates(toleration, _CORDONED) for toleration in tolerations)
 
 
@@ -144,7 +144,7 @@ class LastChoiceNodes:
 
     @cached_property
     def scale_down_candidates(self) -> Flags:
-        """Return [node]: those that a node autoscaler would remove next."""
+        """Return [node]: a node autoscaler would remove it next."""
         snapshot = self._snapshot
         if not self.autoscalers.evidence:
             flags = np.zeros(len(snapshot.nodes), np.bool_)
@@ -157,7 +157,7 @@ class LastChoiceNodes:
         )
 
     def of(self, tolerations: Tolerations, *, balancing: bool) -> Flags:
-        """Return [node]; for `balancing` also the nodes that an autoscaler would remove next."""
+        """Return [node]: is a last choice; for `balancing`, also if an autoscaler would remove it next."""
         found = self._by_tolerations.get(tolerations)
         if found is None:
             found = np.zeros(len(self._snapshot.nodes), np.bool_)
@@ -178,7 +178,7 @@ def preferred(nodes: Flags, last_choice: Flags | None) -> Flags:
 
 
 def _movable_pod_counts(snapshot: Snapshot) -> list[int]:
-    """Return [node]: the number of pods that don't belong to the node, judged by their workload."""
+    """Return [node]: how many pods don't belong to the node, according to their workload."""
     of_nodes = [row for row, workload in enumerate(snapshot.workloads) if workload.kind in NODE_BOUND_KINDS]
     counted = (snapshot.pods.node != NO_ROW) & ~np.isin(snapshot.pods.workload, of_nodes)
     found: list[int] = np.bincount(snapshot.pods.node[counted], minlength=len(snapshot.nodes)).tolist()

@@ -1,7 +1,7 @@
 """PodTopologySpread and InterPodAffinity: the rules that count pods by topology domain.
 
-- PodTopologySpread: constraints that must hold (`DoNotSchedule`): no domain much fuller than the emptiest.
-- InterPodAffinity: affinity and anti-affinity, in both directions: pods that are there have a say as well.
+- PodTopologySpread: with `DoNotSchedule`, no domain may have many more pods than the emptiest.
+- InterPodAffinity: affinity and anti-affinity of the pod, and anti-affinity of existing pods against it.
 """
 
 from collections.abc import Iterable
@@ -37,13 +37,13 @@ _NO_DOMAIN: Final = f"{_TOO_UNEVEN} (missing required label)"
 
 @dataclass(frozen=True, slots=True)
 class SpreadCheck:
-    """One constraint: how many pods count in each of its domains."""
+    """One spread constraint, with the counts of pods by domain."""
 
     key: str
     domains: TopologyDomains
     domain_counts: DomainCounts
     eligible: int
-    """How many domains there are to spread over."""
+    """The number of domains to spread over."""
     min_domains: int
     """The number of domains below which the emptiest one counts as empty."""
     self_match: int
@@ -57,7 +57,7 @@ class SpreadCheck:
         return min(counts.values())
 
     def most(self) -> int:
-        """Return how many may already be in a domain that one more is put into."""
+        """Return how many pods a domain may already have if it gets one more."""
         return self.min_count() + self.max_skew - self.self_match
 
     def fits(self) -> Flags:
@@ -69,10 +69,11 @@ class SpreadCheck:
         return found
 
     def fits_after_leaving(self, source: int) -> Flags | None:
-        """Return [node]: where a pod of that node can go without leaving it too empty; None if anywhere.
+        """Return [node]: a pod of the source node can go there without leaving its own domain too empty; None
+        if it can go anywhere.
 
-        The scheduler doesn't ask that, because it only knows pods that come. The emptiest domain gets
-        emptier only if the pod leaves it.
+        The scheduler doesn't check that, because it only places new pods. It matters only if the pod leaves
+        the emptiest domain.
         """
         counts, domain = self.domain_counts.counts, int(self.domain_counts.domain_of[source])
         min_count = self.min_count()
@@ -163,14 +164,14 @@ _EXISTING_ANTI_AFFINITY: Final = "node(s) didn't satisfy existing pods anti-affi
 
 @dataclass(frozen=True, slots=True)
 class _TermCounts:
-    """A term, the domains that it speaks of, and how many pods in each of them count."""
+    """A term, its domains, and the counts of pods by domain."""
 
     term: AffinityTerm
     domains: TopologyDomains
     domain_counts: DomainCounts
 
     def has_some(self) -> Flags:
-        """Return [node]: whether there are any in its domain."""
+        """Return [node]: its domain has at least one counted pod."""
         return self.domains.spread([*self.domain_counts.counts])
 
     def shown(self, node: int) -> str:

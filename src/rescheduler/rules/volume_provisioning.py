@@ -35,27 +35,27 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnmatchedClaims:
-    """Claims for which a volume has to be provisioned on these nodes, because none there matches."""
+    """Claims for which a volume has to be provisioned on these nodes, because no existing one matches."""
 
     nodes: Flags
     claims: tuple[ClaimRecord, ...]
 
 
 class AvailableVolumes:
-    """The cluster's storage, and which of its volumes can still be given to a claim."""
+    """The volumes of the cluster that can still be bound to a claim."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
 
     def candidates(self, claim: ClaimRecord) -> list[VolumeRecord]:
-        """Return the volumes that the claim could get, wherever they are."""
+        """Return the volumes that the claim could get, on any node."""
         selector = _selector(claim)
         listed = (*self._kept.get(claim.key, ()), *self._free.get(claim.storage_class, ()))
         return [volume for volume in listed if _could_get(claim, volume, selector)]
 
     @cached_property
     def _kept(self) -> Mapping[str, list[VolumeRecord]]:
-        """Return the volumes that are reserved, by their claim."""
+        """Return the reserved volumes by their claim."""
         found: defaultdict[str, list[VolumeRecord]] = defaultdict(list)
         for volume in self.storage.volumes.values():
             if volume.claim is not None and volume.deleted_s is None:
@@ -77,7 +77,7 @@ def unmatched_claims(
 ) -> list[UnmatchedClaims]:
     """Return the claims without a volume, by group of nodes; every node is in exactly one group.
 
-    Nodes from which the same volumes can be reached give the same answer, so each such group is checked once.
+    Nodes that reach the same volumes have the same result, so each such group is checked once.
     """
     in_turn = sorted(
         claims, key=lambda claim: claim.size_bytes
@@ -96,7 +96,7 @@ def unmatched_claims(
 
 
 def _groups(reach: Flags) -> Iterator[tuple[list[bool], Flags]]:
-    """Group [volume, node] by nodes for which all volumes are alike."""
+    """Return the groups of nodes that reach the same volumes, from [volume, node]."""
     by_pattern: defaultdict[tuple[bool, ...], list[int]] = defaultdict(list)
     for node, pattern in enumerate(reach.T.tolist()):
         by_pattern[tuple(pattern)].append(node)
@@ -158,7 +158,7 @@ _NO_PROVISIONER: Final = frozenset({"", "kubernetes.io/no-provisioner"})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnprovisionableClaim:
-    """A claim that gets no volume on these nodes. No node is in two of them."""
+    """A claim that gets no volume on these nodes. Each node is in at most one of these."""
 
     claim: ClaimRecord
     reason: str
@@ -198,7 +198,7 @@ def unprovisionable_claims(
 def _without_provisioner(
     claims: Iterable[ClaimRecord], left: Flags, storage: Storage, node_labels: NodeLabels
 ) -> Iterable[UnprovisionableClaim]:
-    """Yield the first claim for which no volume can be provisioned; all of them need one."""
+    """Yield the first claim for which no volume can be provisioned, per group of nodes."""
     for claim in claims:
         made_by = storage.classes[claim.storage_class]
         for reason, possible in (

@@ -1,11 +1,11 @@
-"""VolumeBinding, VolumeZone and VolumeRestrictions: on which nodes a pod can use its volumes.
+"""VolumeBinding, VolumeZone and VolumeRestrictions: the nodes on which a pod can use its volumes.
 
 - VolumeBinding: bound claims must be reachable from the node, unbound ones must find or get a volume there.
-- VolumeZone: some volumes say by labels in which zones they are.
-- VolumeRestrictions: some disks are for one pod at a time, by ReadWriteOncePod claims or by their kind.
+- VolumeZone: the zone labels of a volume must match the node.
+- VolumeRestrictions: some disks are for one pod at a time, because of ReadWriteOncePod or their kind.
 
-In-tree volumes that CSI drivers have taken over are read as they are written. The driver's translation
-would add only the zone, which is also a label of such volumes.
+In-tree volumes that CSI drivers replace are read as written. The translation to the driver would only add the
+zone, which such volumes also have as a label.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,7 +54,7 @@ class PodClaim:
     key: str
     """`namespace/name`."""
     is_ephemeral: bool
-    """Made for this pod alone, and gone with it."""
+    """Whether it is created for this pod and deleted with it."""
     record: ClaimRecord | None
     """None if the cluster did not show it."""
 
@@ -64,7 +64,7 @@ class PodClaim:
 
 
 def claims_of(pod_class: PodClass, storage: Storage, *, is_placed: bool) -> list[PodClaim]:
-    """Return the claims; if the pod `is_placed`, its successor has new ephemeral volumes."""
+    """Return the claims of the pod; if it `is_placed`, those of its successor, with new ephemeral volumes."""
     found = []
     for volume in pod_class.volumes:
         if volume.kind == CLAIM_VOLUME:
@@ -101,9 +101,10 @@ def volume_binding(
     pod: str,
     uid: str,
 ) -> StaticCheck | None:
-    """`pod` (`namespace/name`) and `uid` are who must own the claims of ephemeral volumes."""
+    """Build the check; claims of ephemeral volumes must be owned by this `pod` (`namespace/name`) and
+    `uid`."""
     known = [claim for claim in claims if claim.record is not None or claim.is_ephemeral]
-    if not known:  # that the others are missing, volume restrictions has already said
+    if not known:  # volume restrictions have already refused the pod if the others are missing
         return None
     for claim in known:
         if (refusal := _fault(claim, pod, uid)) is not None:
@@ -128,7 +129,7 @@ class _BoundClaim:
     volume: VolumeRecord | None
     """None if the cluster did not show it."""
     reached: Flags
-    """[node]: where it can be reached."""
+    """[node]: the volume can be reached from it."""
 
     def refusal(self) -> NodeRefusal:
         said = f"claim {self.claim.key} is bound to {self.claim.volume}"
@@ -149,7 +150,7 @@ def _bound_claim(claim: ClaimRecord, storage: Storage, node_labels: NodeLabels) 
 
 def _combined(bound: Sequence[_BoundClaim], lacking: Sequence[UnprovisionableClaim]) -> StaticCheck | None:
     def explain(node: int) -> NodeRefusal:
-        # Only the first bound claim that is out of reach is reported, beside the unbound ones.
+        # Report the unbound claims, and only the first bound claim that is out of reach.
         found = [one.refusal() for one in bound if not one.reached[node]][:1]
         found += [shortage.refusal() for shortage in lacking if shortage.nodes[node]]
         found.sort(key=lambda refusal: _NO_ZONE_ORDER.index(refusal.reasons[0]))
@@ -207,7 +208,7 @@ def volume_zone(claims: Sequence[PodClaim], storage: Storage, node_labels: NodeL
     wanted: list[_Zones] = []
     for claim in claims:
         if claim.is_ephemeral or claim.record is None or not claim.record.volume:
-            continue  # not bound: whether it can be is for volume binding to say
+            continue  # not bound: volume binding decides whether it can be
         volume = storage.volumes.get(claim.record.volume)
         if volume is None:
             return fits_nowhere(len(node_labels), _volume_not_found(claim, claim.record.volume))
@@ -233,12 +234,12 @@ def volume_zone(claims: Sequence[PodClaim], storage: Storage, node_labels: NodeL
 def _zones(claim: PodClaim, volume: VolumeRecord) -> Iterator[_Zones]:
     for label in _ZONE_LABELS:
         names = [name.strip() for name in volume.labels.get(label, "").split(_BETWEEN_ZONES)]
-        if all(names):  # a label with an empty zone in it can't be read, so it says nothing
+        if all(names):  # a label with an empty zone is malformed, so it is ignored
             yield _Zones(claim, volume, label, frozenset(names))
 
 
 def _within(zones: _Zones, node_labels: NodeLabels) -> Flags:
-    """Compare by the volume's label, or by the newer one on nodes that have only that."""
+    """Return [node]: its zone label matches that of the volume, in the old or the new name of the label."""
     domains = node_labels.domains(zones.label)
     found = domains.spread([domains.number[name] for name in zones.names if name in domains.number])
     if (successor := _NEWER_LABELS.get(zones.label)) is not None:
@@ -249,7 +250,7 @@ def _within(zones: _Zones, node_labels: NodeLabels) -> Flags:
 
 
 def _has_zones(node_labels: NodeLabels) -> Flags:
-    """Return [node]: whether it has zones; nodes without any of the labels take every volume."""
+    """Return [node]: it has a zone label; nodes without one take every volume."""
     found = np.zeros(len(node_labels), np.bool_)
     for label in _ZONE_LABELS:
         found |= node_labels.domains(label).of != NO_ROW
@@ -304,7 +305,7 @@ def is_single_pod_claim(claim: PodClaim) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _SinglePodClaim:
-    """A claim that one pod alone may use: while that pod is on any node, no other pod can run on any node."""
+    """A claim that only one pod may use: while that pod is on a node, no other pod can run on any node."""
 
     claim: PodClaim
     users: DomainCounts

@@ -126,7 +126,7 @@ def test_the_queue_of_one_profile_does_not_keep_another_from_planning():
     """Both have pods of the same namespaces."""
     policy = profiled(profile(pool="x"), [profile(pool="y", max_reschedule_pods=2)])
     snapshot = pools().snapshot()
-    one = MoveUnderWay("red/x-1-0", "uid", "x2", is_begun=False, strategy="NodeMaintenance")
+    one = MoveUnderWay("red/x-1-0", "uid", "x2", has_started=False, strategy="NodeMaintenance")
     queues = queued_by_profile(snapshot, policy, [one] * 50)
     assert queues == [QueuedMigrations({"red": 50}, maintenance=50), QueuedMigrations({})]
     plan = build_plan(

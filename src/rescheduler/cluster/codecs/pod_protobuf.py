@@ -50,7 +50,7 @@ __all__ = [
 
 
 class SharedPodStatus(NamedTuple):
-    """A status at no time in particular: every time in it is 0."""
+    """A status without times, so that pods can share it: every time in it is 0."""
 
     phase: str
     reason: str
@@ -169,7 +169,8 @@ class SharedPodMetadata(NamedTuple):
 
 
 class SharedMetadataReader:
-    """Reads metadata label by label, because a StatefulSet gives two of them to one pod alone."""
+    """Reads labels one by one, because two labels of a StatefulSet's pod differ from those of its other
+    pods."""
 
     def __init__(self) -> None:
         self._labels: DecodeCache[bytes, tuple[str, str]] = DecodeCache(_label)
@@ -224,7 +225,7 @@ class ProtobufPodReader:
     def __init__(self) -> None:
         self._parts: DecodeCache[bytes, SharedPodParts] = DecodeCache(self._part)
         self._affinities: DecodeCache[bytes, Affinity] = DecodeCache(_affinity, capacity=PER_NODE_CAPACITY)
-        # What follows is asked only for pods that are not quite like one seen before.
+        # These are used only for pods that differ from all pods before.
         self._metas: DecodeCache[bytes, SharedPodMetadata] = DecodeCache(SharedMetadataReader().part)
         self._specs: DecodeCache[bytes, tuple[PodShape, VolumeSources]] = DecodeCache(self._spec)
         self._shapes: DecodeCache[bytes, PodShape] = DecodeCache(_shape)

@@ -202,7 +202,7 @@ def _container(form: _Container) -> Container:
 
 
 def _host_access(spec: _Spec) -> str:
-    """Return the first thing that gives the pod access to its host; volumes are not part of the shape."""
+    """Return the first field that gives the pod access to its host; volumes are not part of the shape."""
     of_pod = {"hostNetwork": spec.host_network, "hostPID": spec.host_pid, "hostIPC": spec.host_ipc}
     found = [name for name, is_set in of_pod.items() if is_set]
     found += host_access_of(spec.security_context)
@@ -231,7 +231,7 @@ def _host_ports(spec: _Spec) -> Iterable[HostPort]:
 
 
 def _needed_features(spec: _Spec) -> Iterable[str]:
-    """Yield what the scheduler infers that a node must declare, for what such a pod uses."""
+    """Yield the features that a node must declare for such a pod, as the scheduler infers them."""
     if spec.host_network and spec.host_users is False:
         yield "UserNamespacesHostNetworkSupport"
     containers = (*spec.init_containers, *spec.containers)
@@ -286,7 +286,7 @@ _NAME_FIELDS: Final = {
     "rbd": "image",
     "csi": "driver",
 }
-"""Which field of the source says what it refers to."""
+"""The field of each source that names what it refers to."""
 _KINDS_WITHOUT_NAME: Final = frozenset(
     {
         "nfs", "glusterfs", "flexVolume", "cephfs", "flocker", "fc", "azureFile", "quobyte",
@@ -295,7 +295,7 @@ _KINDS_WITHOUT_NAME: Final = frozenset(
 )  # fmt: skip
 _EPHEMERAL: Final = "ephemeral"
 _RECORDED_KINDS: Final = frozenset({*_NAME_FIELDS, _EPHEMERAL, *_KINDS_WITHOUT_NAME})
-"""The others bring configuration only."""
+"""All other kinds only bring configuration."""
 _DEFAULT_RBD_POOL: Final = "rbd"
 
 
@@ -303,7 +303,7 @@ class VolumeSources(NamedTuple):
     """The volumes of one spec, without their names."""
 
     aligned: tuple[PodVolume | None, ...]
-    """One for each volume of the spec; None for mere configuration."""
+    """One entry per volume of the spec; None if it only brings configuration."""
     recorded: tuple[PodVolume, ...]
     has_ephemeral: bool
 

@@ -29,7 +29,7 @@ __all__ = ["NODES", "NODE_CODEC", "PODS", "POD_CODEC", "NodeReader", "PodReader"
 
 
 Moment = Annotated[datetime, msgspec.Meta(tz=True)] | int
-"""Text in JSON; a number where it comes from protobuf."""
+"""A time: text in JSON, a number in protobuf."""
 Quantities = Mapping[str, str | int | float]
 
 

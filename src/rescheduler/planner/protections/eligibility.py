@@ -74,30 +74,27 @@ def too_few_replicas(candidate: PodCandidate) -> Protection | None:
 
 
 def unsteered(candidate: PodCandidate) -> Protection | None:
-    if (
-        candidate.context.steered
-        or candidate.policy.allow_unsteered
-        or candidate.handover is not Handover.EVICT
-    ):
-        return None
-    if _is_cordoned(candidate):
+    if not _is_evicted_unsteered(candidate) or _is_cordoned(candidate):
         return None
     return Protection("no webhook steers its replacement, and its node is not cordoned", candidate.pod.node)
 
 
 def tolerates_own_cordon(candidate: PodCandidate) -> Protection | None:
     """Refuse a pod whose replacement would tolerate the cordon and come back."""
-    if (
-        candidate.context.steered
-        or candidate.policy.allow_unsteered
-        or candidate.handover is not Handover.EVICT
-    ):
+    if not _is_evicted_unsteered(candidate) or not _is_cordoned(candidate):
         return None
-    if not _is_cordoned(candidate) or not tolerates_cordon(candidate.pod_class.constraints.tolerations):
+    if not tolerates_cordon(candidate.pod_class.constraints.tolerations):
         return None
     return Protection(
         "no webhook steers its replacement, which may return to its cordoned node", candidate.pod.node
     )
+
+
+def _is_evicted_unsteered(candidate: PodCandidate) -> bool:
+    """Return whether the scheduler alone would choose the node of the replacement, and that is not
+    allowed."""
+    is_allowed = candidate.context.steered or candidate.policy.allow_unsteered
+    return candidate.handover is Handover.EVICT and not is_allowed
 
 
 def _is_cordoned(candidate: PodCandidate) -> bool:
@@ -348,9 +345,6 @@ class Eligibility:
     def allowance(self) -> MoveAllowance:
         return self._context.allowance
 
-    def name_of(self, row: int) -> str:
-        return self._context.snapshot.pods.records[row].key
-
     def refusal(self, row: int) -> Rejection | None:
         """Return the first check that protects the pod, or None if it may be moved."""
         if row not in self._refusals:
@@ -376,7 +370,8 @@ class Eligibility:
         choice = self._context.choice(row)
         if isinstance(choice, HandoverChoice):
             return choice.handover
-        raise ValueError(f"{self.name_of(row)} can't be moved: {choice.detail}")
+        pod = self._context.snapshot.pods.records[row]
+        raise ValueError(f"{pod.key} can't be moved: {choice.detail}")
 
     def _first_protection(self, row: int) -> Rejection | None:
         candidate = self._context.candidate(row)

@@ -1,13 +1,13 @@
-"""Writes attempt ledgers: every attempt is recorded before it is made.
+"""Write attempt ledgers: every attempt is recorded before it is made.
 
-A process that ends between the two has recorded an attempt that the next process makes. The failure is known
-by the uid of the pod, so it is not counted twice.
+If the process ends between the two, the next process makes the recorded attempt. The uid of the pod
+identifies the failure, so it is not counted twice.
 
-The ledger is one annotation. Every write names the resourceVersion that it was computed from; after a
-conflict the object is read and the ledger computed again. Nothing else of the object is changed.
+The ledger is one annotation. Every write has the resourceVersion that it was computed from; after a conflict,
+the object is read and the ledger computed again. Nothing else of the object is changed.
 
-A copy that fails like its source is one more attempt. Copies are read from the migrations, which outlive
-them. Only migrations count that started after the failure of their source was recorded.
+A copy that fails like its source is one more attempt. Copies are found through migrations, which exist
+longer. Only migrations count that started after the failure of their source was recorded.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -47,7 +47,7 @@ from rescheduler.recovery.workload_examination import (
 __all__ = ["AttemptRecorder", "LedgerWriter", "failed_copies", "with_failed_copies"]
 
 _MAX_CONFLICTS: Final = 8
-"""Controllers write the status of a busy workload several times a second, but not permanently."""
+"""Controllers write the status of a busy workload several times a second, but not all the time."""
 
 
 class LedgerWriter:
@@ -168,7 +168,7 @@ def _copy_failed(migration: Migration) -> bool:
 
 
 def _was_ready(migration: Migration) -> bool:
-    """Return whether the copy was ready: then something else took too long, such as a budget."""
+    """Return whether the copy was ready: then another step timed out, such as the eviction."""
     ready = migration.status.condition(ConditionType.COPY_READY)
     return ready is not None and ready.status == "True"
 
@@ -235,7 +235,7 @@ class AttemptRecorder:
         if move.target in lineage.nodes:
             if _failed_since(lineage, move.target, planned_s):
                 raise _Refused(f"it failed on {move.target} after the plan was made")
-            # The plan was made with this ledger: there is no other node left.
+            # The plan was made with this ledger, so there was no other node.
             ledger = ledger.forgiving(replica.name)
         return replica.recorded_in(ledger, self._now().timestamp())
 

@@ -1,7 +1,8 @@
-"""Owner trees: a workload, the controllers below it and their pods; or a pod without a controller.
+"""Find the owner tree of a pod: a workload, the controllers below it and their pods; or a pod without a
+controller.
 
-The topmost workload names the tree (`Deployment/shop/web`), and all its pods are examined together by one
-worker. Reads only from caches.
+The topmost workload is the key of the tree (`Deployment/shop/web`), and one worker examines all its pods
+together. This module only reads from caches.
 
 The Job controller counts every pod that is deleted before it succeeded as failed, also evicted ones
 (`isPodFailed` in its source, v1.37), unless `podFailurePolicy` ignores the condition DisruptionTarget, which
@@ -124,8 +125,8 @@ class OwnerTrees:
         return None if item is None else self._records.workload(item, kind)
 
     def excludes_nodes_itself(self, pod: PodRecord) -> bool:
-        """Return whether the annotation about avoided nodes is in the template of the workload, and so not
-        ours."""
+        """Return whether the workload's own pod template has the annotation about avoided nodes, so that it
+        is not ours."""
         if pod.owner is None:
             return True
         item = self.item(pod.owner.kind, f"{pod.namespace}/{pod.owner.name}")
@@ -185,13 +186,14 @@ def job_forbids_eviction(job: Object) -> str:
 def _backoff_limit(job: Object) -> int:
     per_index = nested_field(job, "spec", "backoffLimitPerIndex")
     if per_index is not None:
-        # How often an index has failed is known only to its pods: only a limit of 0 is clear.
+        # Only the pods know how often their index has failed, so only a limit of 0 can be decided here.
         return 0 if per_index == 0 else 1 << 31
     return _number(nested_field(job, "spec", "backoffLimit"), _DEFAULT_BACKOFF_LIMIT)
 
 
 def _ignores_disruptions(job: Object) -> bool:
-    """Return the result of the first rule that applies. Rules about exit codes don't while containers run."""
+    """Return whether the first rule that applies ignores disruptions. Rules about exit codes don't apply
+    while containers run."""
     for rule in nested_field(job, "spec", "podFailurePolicy", "rules") or ():
         conditions = rule.get("onPodConditions") or ()
         if any(_is_disruption(each) for each in conditions):

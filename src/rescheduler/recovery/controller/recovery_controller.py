@@ -1,4 +1,4 @@
-"""Recovers failing pods while this process leads. Never polls, and sends no requests in steady state.
+"""Recover failing pods while this process leads, without polling and without requests in steady state.
 
     informers ──▶ RecoveryEventRouter ──▶ WorkQueue ──▶ WorkerPool ──▶ RecoveryReconciler
 
@@ -42,9 +42,9 @@ __all__ = [
 ]
 
 LOST_NODES_KEY: Final = "nodes"
-"""A work item for all owner trees with pods on nodes that are not ready."""
+"""The work item for all owner trees with pods on nodes that are not ready."""
 SUSPECT_NODES_KEY: Final = "suspects"
-"""A work item for suspect nodes: they may change although no owner tree does."""
+"""The work item for suspect nodes, which may change although no owner tree does."""
 
 
 class RecoveryEventRouter:

@@ -191,7 +191,7 @@ class RecoveryReconciler:
         """Return the examination, and when to examine the tree again if nothing changes. Raises
         `KubeError`."""
         if not self._runtime.current.may_act:
-            # There is no event when that ends.
+            # No event reports when acting is allowed again.
             seen = self._examine(key)
             return seen, None if seen is None else self._now().timestamp() + _ASK_AGAIN_S
         seen = await self._ledgers.update(lambda: self._examine(key), self._desired_ledger)
@@ -211,7 +211,7 @@ class RecoveryReconciler:
 
     def _desired_ledger(self, seen: WorkloadExamination) -> AttemptLedger:
         now_s = self._now().timestamp()
-        # First the recovered ones: a lineage that fails again starts from zero.
+        # Remove recovered lineages first, so that a lineage that fails again starts from zero.
         ledger = with_failed_copies(seen.ledger.without(seen.recovered), seen.failing, self._cluster.watched)
         for replica in seen.failing:
             if _is_to_be_recorded(replica) and self._is_ours(replica):

@@ -1,7 +1,7 @@
-"""The state of all owner trees: which pods fail, which have no attempts left, and which nodes are suspect.
+"""Report the state of all owner trees: failing pods, pods without attempts left, and suspect nodes.
 
-`ObservedFailures` are the nodes on which migrations have seen pods fail. Ledgers are text of their owners, so
-they are compared with it.
+`ObservedFailures` are the nodes on which migrations have seen pods fail. Owners can write anything into their
+ledgers, so ledgers are compared with it.
 
 `RecoveryEvents` reports failures as Events on workloads, pods and nodes, and as log lines.
 """
