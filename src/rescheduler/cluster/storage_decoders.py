@@ -51,7 +51,7 @@ _IDENTIFIED_BY: Final = {
     "rbd": "image",
     "nfs": "path",
 }
-"""Which field of a volume's source says what it is."""
+"""The field that identifies the volume, by kind of source."""
 _OTHER_SOURCES: Final = frozenset(
     {
         "cephfs",
@@ -299,7 +299,7 @@ def _class_of(meta: ObjectMeta, written: str) -> str:
 
 
 def _source_of(item: Object) -> tuple[str, str, str]:
-    """Return what kind of source, what it is there, and the CSI driver if it is one."""
+    """Return the kind of source, the name of the volume in it, and the CSI driver if it has one."""
     spec: Mapping[str, Any] = item["spec"] if isinstance(item.get("spec"), Mapping) else {}
     for kind, detail in spec.items():
         if isinstance(detail, Mapping) and (kind in _IDENTIFIED_BY or kind in _OTHER_SOURCES):

@@ -1,4 +1,4 @@
-"""What is kept of claims, volumes and related objects: what determines where a pod can run.
+"""The records of claims, volumes and related objects: the fields that determine where a pod can run.
 
 Selectors and topologies are kept as written; the rules evaluate them. Sizes are in bytes.
 """
@@ -35,26 +35,26 @@ class ClaimRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     owners: tuple[OwnerReference, ...] = ()
     """The claim of an ephemeral volume is controlled by its pod."""
     volume: str = ""
-    """The volume it is bound to, or is to be; empty as long as there is none."""
+    """The volume that it is bound to, or reserved for; empty if there is none."""
     is_bound: bool = False
-    """Whether claim and volume are bound to each other, and completely."""
+    """Whether the binding of claim and volume is complete."""
     phase: str = ""
     storage_class: str = ""
-    """Empty: none, so it can only be bound to a volume without one."""
+    """Empty for none; then it can only be bound to a volume without a class."""
     access_modes: tuple[str, ...] = ()
     """ReadWriteOnce, ReadOnlyMany, ReadWriteMany, ReadWriteOncePod."""
     volume_mode: str = "Filesystem"
     attributes_class: str = ""
     size_bytes: int = 0
     selector: LabelSelector | None = None
-    """None: any volume; as written."""
+    """The selector as written; None for any volume."""
     selected_node: str = ""
-    """The node that its volume is being made for."""
+    """The node for which its volume is being provisioned."""
     deleted_s: int | None = None
 
 
 class ClaimReference(msgspec.Struct, frozen=True, gc=False):
-    """Which claim a volume is bound to, or kept for; without uid, any claim of that name."""
+    """The claim that a volume is bound to, or reserved for; without uid, any claim of that name."""
 
     namespace: str = ""
     name: str = ""
@@ -71,7 +71,7 @@ class VolumeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     name: str
     uid: str = ""
     labels: Mapping[str, str] = {}
-    """Zones and regions among them."""
+    """The labels, which may have zones and regions."""
     phase: str = ""
     storage_class: str = ""
     access_modes: tuple[str, ...] = ()
@@ -80,13 +80,13 @@ class VolumeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     capacity_bytes: int = 0
     claim: ClaimReference | None = None
     node_affinity: NodeSelector | None = None
-    """None: reachable from every node, as far as it says."""
+    """None if it can be reached from every node."""
     source: str = ""
     """The name of its source in the API: `csi`, `local`, `hostPath`, `nfs`, `awsElasticBlockStore`, …"""
     source_name: str = ""
-    """What identifies it there: the CSI handle, the disk, the path."""
+    """What identifies it in the source: the CSI handle, the disk, the path."""
     csi_driver: str = ""
-    """Empty if its source is another."""
+    """Empty for other sources."""
     deleted_s: int | None = None
 
     @property
@@ -108,9 +108,9 @@ class StorageClassRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     name: str
     provisioner: str = ""
     waits_for_pod: bool = False
-    """`WaitForFirstConsumer`: a volume is bound or made when its first pod has a node."""
+    """`WaitForFirstConsumer`: a volume is bound or provisioned when its first pod has a node."""
     allowed_topologies: tuple[tuple[TopologyRequirement, ...], ...] = ()
-    """One of them must hold, whole; none at all allows every node."""
+    """One of these must match completely; if there are none, every node is allowed."""
     is_default: bool = False
 
     @property
@@ -119,12 +119,12 @@ class StorageClassRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class CsiNodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A CSINode: which drivers run on a node."""
+    """A CSINode: the drivers of a node."""
 
     name: str
-    """The node's."""
+    """The name of the node."""
     drivers: Mapping[str, int | None] = {}
-    """How many volumes each can have attached there; None if there is no limit."""
+    """How many volumes each driver can attach; None for no limit."""
 
     @property
     def key(self) -> str:
@@ -134,9 +134,9 @@ class CsiNodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class CsiDriverRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     name: str
     publishes_capacity: bool = False
-    """Whether the driver publishes its free capacity, so that volumes are only made where there is enough."""
+    """Whether the driver publishes its free capacity, so that volumes are only provisioned if it suffices."""
     must_be_installed: bool = False
-    """Pods with its volumes only go where it runs."""
+    """Whether pods with its volumes can only run on nodes with the driver."""
 
     @property
     def key(self) -> str:
@@ -144,15 +144,15 @@ class CsiDriverRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class CapacityRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A CSIStorageCapacity: how much a driver has left for a class, as seen from some nodes."""
+    """A CSIStorageCapacity: the free capacity of a driver for a class, on some nodes."""
 
     key: str
     """`namespace/name`."""
     storage_class: str = ""
     nodes: LabelSelector | None = None
-    """Which nodes it is about, by their labels; None: not within reach of any."""
+    """The labels of these nodes; None if no node can use the capacity."""
     largest_volume_bytes: int | None = None
-    """What a volume can have at most; None: it is not known, which counts as nothing."""
+    """The largest size of a volume; None if unknown, which counts as 0."""
 
 
 class AttachmentRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -162,7 +162,7 @@ class AttachmentRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     node: str = ""
     driver: str = ""
     volume: str = ""
-    """Empty if it is an inline volume's."""
+    """Empty for an inline volume."""
 
     @property
     def key(self) -> str:
@@ -171,7 +171,7 @@ class AttachmentRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """All storage objects by key. Don't write to them."""
+    """All storage objects by key. Read-only."""
 
     claims: Mapping[str, ClaimRecord] = field(default_factory=dict)
     volumes: Mapping[str, VolumeRecord] = field(default_factory=dict)

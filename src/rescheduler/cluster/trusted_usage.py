@@ -46,24 +46,24 @@ __all__ = [
 ]
 
 STALE_AFTER_S = 300.0
-"""Seconds after which a reading is not known any more, as in Prometheus."""
+"""After so many seconds a reading is stale, as in Prometheus."""
 
 _NAMED = 3
 _FINE = 1e6
-"""If a capacity is below it, values are counted in millionths, so that those below 1 are exact enough."""
+"""For a smaller capacity, values are stored in millionths, so that values below 1 are exact enough."""
 _NO_AVERAGES = Smoothing()
 
 
 @dataclass(frozen=True, slots=True)
 class TrustedUsage:
     source: UsageSource
-    """What load comes from: `requests` if nothing that was measured counts."""
+    """The source of load: `requests` if no reading counts."""
     pods: UsageByName = field(default_factory=dict)
     """Fresh readings by `namespace/name`; the requests of all other pods count instead."""
     nodes: UsageByName = field(default_factory=dict)
-    """Fresh readings of what nodes use beside their pods, by name; for all other nodes that is nothing."""
+    """Fresh readings of the overhead of nodes, by name; all other nodes have no overhead."""
     notes: tuple[str, ...] = ()
-    """What was assumed, in words, for the plan's summary."""
+    """The assumptions, for the plan's summary."""
 
 
 def fresh_usage(
@@ -155,7 +155,7 @@ def node_overhead(readings: UsageReadings, node_of: Mapping[str, str]) -> UsageR
             cpu_millis[node] += used.cpu_millis
             memory_bytes[node] += used.memory_bytes
     rest = {
-        # Pods and nodes are not measured in the same instant: the difference may come out below zero.
+        # Pods and nodes are not measured at the same time, so the difference may be negative.
         name: UsageReading(
             max(0, whole.cpu_millis - cpu_millis[name]),
             max(0, whole.memory_bytes - memory_bytes[name]),
@@ -172,7 +172,7 @@ class UsageSubjects:
     """The pods and nodes whose usage is needed."""
 
     node_of: Mapping[str, str]
-    """The node of every pod that runs, by the pod's `namespace/name`."""
+    """The node of every running pod, by the pod's `namespace/name`."""
     pod_uids: Mapping[str, str]
     """The uids of the same pods."""
     node_uids: Mapping[str, str]
@@ -211,7 +211,7 @@ class MetricAmounts:
     """One custom metric as columns of whole numbers."""
 
     capacity: Ints
-    """[node]: what is 100 %; 0 where the metric is not known."""
+    """[node]: the value that is 100 %; 0 if the metric is not known."""
     load: Ints
     """[pod]"""
     notes: tuple[str, ...]
@@ -248,7 +248,7 @@ def metric_amounts(
     scale = _FINE if capacity[~unknown].min(initial=_FINE) < _FINE else 1.0
     load = np.zeros(len(pods), np.int64)
     load[placed] = _amounts(np.where(unknown[node], 0.0, used), scale)
-    # However small the capacity, it is known.
+    # A capacity that rounds to 0 is still known.
     allocatable = np.maximum(_amounts(np.where(unknown, 0.0, capacity), scale), ~unknown)
     return MetricAmounts(allocatable, load, tuple(_nodes_left_out(metric.name, names, left_out)))
 
@@ -258,7 +258,7 @@ def _amounts(values: Floats, scale: float) -> Ints:
 
 
 def _nodes_left_out(metric: str, names: Sequence[str], left_out: Mapping[str, Flags]) -> Iterator[str]:
-    """Yield each reason once, with the nodes for which no earlier one holds."""
+    """Yield each reason once, with the nodes to which it applies and no earlier one does."""
     named = np.zeros(len(names), np.bool_)
     for why, nodes in left_out.items():
         found = [names[row] for row in np.flatnonzero(nodes & ~named).tolist()]
@@ -292,9 +292,9 @@ class HotNodeHistory:
 
     source: UsageSource | None = None
     checks: int = 0
-    """Checks with this source, whatever they found."""
+    """The number of checks with this source."""
     in_a_row: Mapping[Hashable, int] = field(default_factory=dict)
-    """Checks up to the last one that found this too hot, without a break; at least 1."""
+    """How many consecutive checks, up to the last one, found this too hot; at least 1."""
 
     def after(self, too_hot: Iterable[Hashable], source: UsageSource) -> "HotNodeHistory":
         """Return the history after one more check.
@@ -308,7 +308,8 @@ class HotNodeHistory:
 
 
 def hot_subject(strategy: str, profile: int, node: str) -> Hashable:
-    """Return what is counted for a strategy of the profile with this number: thresholds may differ."""
+    """Return the key under which a hot node is counted: by strategy and profile, whose thresholds may
+    differ."""
     return (strategy, node) if not profile else (strategy, profile, node)
 
 

@@ -1,4 +1,4 @@
-"""Readings of usage with their source and time, and their exponential average with a half-life.
+"""Hold readings of usage with their source and time, and average them with a half-life.
 
 Readings arrive at irregular times, and one can be seen twice if checks are more frequent than measurements.
 So a reading has the weight `1 - 2^(-dt/half-life)`, where `dt` is the time since the previous reading. The
@@ -70,7 +70,7 @@ class MetricReadings:
 
 @dataclass(frozen=True, slots=True)
 class CustomReadings:
-    """What was read of all custom metrics that are balanced."""
+    """The readings of all custom metrics that are balanced."""
 
     metrics: tuple[MetricReadings, ...] = ()
     notes: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class UsageReadings:
     pods: UsageByName = field(default_factory=dict)
     nodes: UsageByName = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    """What was left out because it made no sense, and what the source itself warned of."""
+    """Messages about invalid readings, and warnings of the source."""
     custom: CustomReadings = NO_CUSTOM_READINGS
 
 
@@ -135,7 +135,7 @@ class UsageAverage(msgspec.Struct, frozen=True, gc=False):
     """The average usage of one pod or node."""
 
     uid: str
-    """Another object of the same name has a new average."""
+    """The uid of the object; another object of the same name gets a new average."""
     cpu_millis: float
     memory_bytes: float
     at_s: float
@@ -208,7 +208,7 @@ def _none() -> UsageAverages:
 
 @dataclass(frozen=True, slots=True)
 class Smoothing:
-    """The state that one check leaves to the next; the first check starts with an empty one."""
+    """The state that goes from one check to the next; the first check starts with an empty one."""
 
     source: UsageSource | None = None
     pods: UsageAverages = field(default_factory=_none)

@@ -1,4 +1,4 @@
-"""What is kept of the controllers above pods, from Deployments to CronJobs."""
+"""The records of the controllers above pods, from Deployments to CronJobs."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -63,21 +63,21 @@ class WorkloadRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """How many pods it is asked to have. Of a DaemonSet: how many its controller counted nodes for; of a
     Job: its parallelism; of a CronJob: none of its own."""
     current_replicas: int = 0
-    """How many it has; of a Job: those that are active."""
+    """How many pods it has; for a Job, the active ones."""
     ready_replicas: int = 0
     available_replicas: int = 0
     updated_replicas: int = 0
-    """How many are of the newest template."""
+    """How many pods have the newest template."""
 
     update_type: str = ""
-    """RollingUpdate, Recreate or OnDelete; empty where the kind knows none."""
+    """RollingUpdate, Recreate or OnDelete; empty if the kind has no update strategy."""
     max_surge: IntOrString = 0
     """The value as written: a number, or a percentage such as `25%`."""
     max_unavailable: IntOrString = 0
     surge: int = 0
-    """How many more than `replicas` an update may make, in pods, by Kubernetes' rounding."""
+    """How many pods more than `replicas` an update may create, rounded as Kubernetes does."""
     unavailable: int = 0
-    """How many fewer an update may leave available, in pods, by Kubernetes' rounding."""
+    """How many pods fewer than `replicas` may be available during an update, rounded as Kubernetes does."""
     min_ready_s: int = 0
     template_node: str = ""
     """The node that its pod template names (`nodeName`): then no scheduler places its pods."""
@@ -92,7 +92,7 @@ class WorkloadRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     pod_management: str = ""
     """The pod management policy of a StatefulSet: OrderedReady or Parallel."""
     first_ordinal: int = 0
-    """The number of a StatefulSet's first pod."""
+    """The ordinal of the first pod of a StatefulSet."""
     current_revision: str = ""
     update_revision: str = ""
     parallelism: int | None = None
@@ -108,7 +108,7 @@ class WorkloadRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return next((owner for owner in self.owners if owner.controller), None)
 
     def pods(self) -> Selector:
-        """Return which pods of its namespace it selects: none if its selector is invalid."""
+        """Return the selector of its pods; it matches none if the selector is invalid."""
         try:
             return NOTHING if self.selector is None else self.selector.selector()
         except SelectorError:
@@ -293,7 +293,7 @@ def _deployment(workload: _Workload) -> dict[str, Any]:
         "max_surge": max_surge,
         "max_unavailable": max_unavailable,
         "surge": surge,
-        # Both at nought would leave no way to update anything.
+        # If both were 0, no update would be possible.
         "unavailable": 1 if update.type == "RollingUpdate" and surge == unavailable == 0 else unavailable,
         "paused": spec.paused,
         "updated_replicas": workload.status.updated_replicas,

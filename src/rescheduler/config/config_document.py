@@ -133,7 +133,7 @@ _PLAIN = (
     (re.compile(r"true|True|TRUE|yes|Yes|YES|on|On|ON"), lambda _text: True),
     (re.compile(r"false|False|FALSE|no|No|NO|off|Off|OFF"), lambda _text: False),
     (re.compile(r"[-+]?(?:0|[1-9][0-9]{0,999})"), int),
-    # A leading zero would be octal to some and decimal to others: then it is neither, but a text.
+    # A leading zero means octal to some parsers and decimal to others, so such a scalar is a text.
     (re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"), float),
     (re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"), lambda text: float(text.replace(".", ""))),
 )

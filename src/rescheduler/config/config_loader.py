@@ -76,7 +76,7 @@ def read_block(
             return adapter.validate_python(given, context=strategies), faults
         except ValidationError as error:
             details = error.errors(include_url=False)
-        # The first round has found them all; a later one only finds what pruning has left incomplete.
+        # The first round finds all faults; later ones only find blocks that pruning has made incomplete.
         faults = faults or [fault for detail in details for fault in _faults(block, detail, path)]
         removable = [_removable(detail) for detail in details]
         if () in removable:
@@ -158,7 +158,7 @@ log = logging.getLogger(__name__)
 class LoadedConfiguration:
     configuration: Configuration
     notes: tuple[str, ...] = ()
-    """What of the file has no effect, and why."""
+    """Messages about settings of the file that have no effect."""
 
 
 def load_file(file: FilePath | None, strategies: Collection[str]) -> LoadedConfiguration:
@@ -243,7 +243,7 @@ def _read_profile(
 
 
 def _faulty_settings(faults: list[ConfigFault], depth: int) -> set[str]:
-    """Return the settings whose value is unknown. A list that lacks a faulty entry still counts."""
+    """Return the settings whose value is unknown. A list without its faulty entries is known."""
     return {
         str(f.path[depth])
         for f in faults

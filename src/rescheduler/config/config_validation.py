@@ -1,4 +1,4 @@
-"""Faults of a configuration, contradictions between settings, and the names of known strategies."""
+"""Find contradictions between settings, format faults of a configuration, and list the known strategies."""
 
 import difflib
 import json
@@ -42,13 +42,13 @@ FieldPath = tuple[str | int, ...]
 """A place in the file: `("profiles", 0, "pluginConfig")`."""
 
 MISSING: Final = object()
-"""The value of something that ought to be there."""
+"""The value of a required setting that is missing."""
 
 _MAX_VALUE_LENGTH = 80
 
 
 class FaultText(str):
-    """What is wrong, where no value could be shown: "given twice"."""
+    """A fault that is not about a single value, such as "given twice"."""
 
     __slots__ = ()
 

@@ -51,7 +51,7 @@ def convert_descheduler_policy(content: bytes, source: str) -> tuple[str, list[s
     policy, plugins = _read_policy(content, source)
     profiles, notes = _profiles(policy, plugins)
     file = _file(profiles, notes)
-    # What the policy allows and we don't, such as a node selector that no node can match, is refused here.
+    # Values that the policy allows and we don't, such as a node selector that can't match, are refused here.
     load_content(file.encode(), BUILT_IN_STRATEGIES, source=f"{source}, converted")
     return file, notes
 
@@ -61,7 +61,7 @@ def _profiles(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the args of each profile, and the notes.
 
-    Several profiles are kept if no namespace belongs to two; else, one has to do for all.
+    Several profiles are kept if no namespace belongs to two; otherwise they are merged into one.
     """
     together = DeschedulerSettings(policy, plugins)
     if len(policy.profiles) < 2:
@@ -78,7 +78,7 @@ def _profiles(
 
 
 def _merge(together: DeschedulerSettings, each: Sequence[DeschedulerSettings]) -> None:
-    """Note what is lost when one profile does for all: which pods each of them may move."""
+    """Note what is lost if one profile replaces all: which pods each of them may move."""
     path = ("profiles",)
     together.note(path, "profiles that select the same namespaces become one, for all strategies")
     for name in EVICTOR_SETTINGS:

@@ -32,7 +32,7 @@ EVICTOR_SETTINGS: Final = (
     "minReplicasForEvict",
     "namespaceSelector",
 )
-"""What DefaultEvictor becomes: which pods may be moved."""
+"""The settings that DefaultEvictor is converted to."""
 
 HIGH_LEFT_OUT: Final = "HighNodeUtilization left out: it empties nodes that LowNodeUtilization would fill"
 
@@ -43,7 +43,7 @@ _SPREAD: Final = "topology spread constraints and anti-affinity"
 
 
 class DeschedulerSettings:
-    """The settings that some plugins of a policy become: those of one profile, or of all together."""
+    """The settings that plugins of a policy are converted to: those of one profile, or of all."""
 
     def __init__(self, policy: DeschedulerPolicy, plugins: Iterable[DeschedulerPlugin]) -> None:
         self.notes: list[str] = []
@@ -90,7 +90,7 @@ class DeschedulerSettings:
         self._finish(policy)
 
     def note(self, path: FieldPath, why: str, *, protects: bool = False) -> None:
-        """Note what has no counterpart. What protects pods must not get lost: then nothing is moved."""
+        """Note a setting without a counterpart. If it protects pods, the result is a dry run."""
         where = f"{path_text(path)}: " if path else ""
         if protects:
             self.args["dryRun"] = True
@@ -374,5 +374,5 @@ class DeschedulerSettings:
         self.args |= {"placementDrift": self._drift} if self._drift else {}
         self.args |= {"failedPods": self._failed_pods} if self._failed_pods else {}
         self.args |= {"excludedNamespaces": self._excluded}
-        # The descheduler evicts no pod without a controller: it would be gone.
+        # The descheduler evicts no pod without a controller, because nothing would recreate it.
         self.args["includeBarePods"] = False

@@ -1,4 +1,5 @@
-"""When and how often pods may move: windows, moves per hour, and the annotations that restrict both."""
+"""Define when and how often pods may move: windows, moves per hour, and the annotations that restrict
+both."""
 
 import re
 from collections.abc import Iterable
@@ -66,7 +67,7 @@ class Window:
             raise InvalidSetting("at least one day, or no days at all for every day")
 
     def is_open(self, moment: datetime) -> bool:
-        """`moment` needs a time zone, any; what counts is the clock on the wall in ours."""
+        """Return whether the window is open, by the local time of its zone; `moment` needs any time zone."""
         local = moment.astimezone(self.zone)
         minute = local.hour * 60 + local.minute
         opens_today = _WEEK[local.weekday()] in self.days

@@ -1,4 +1,4 @@
-"""The settings, as frozen values that the rest of the program reads.
+"""Define the settings, as frozen values that the rest of the program reads.
 
 Each setting is declared only here: its type and allowed values (annotation), its default, and its meaning
 (the docstring below it, for operators).
@@ -124,7 +124,7 @@ class DefaultRetries:
     """Moves allowed per failing replica; 0 turns recovery off."""
 
     def __post_init__(self) -> None:
-        # Failing pods are moved only where someone asked for it; everywhere is nowhere in particular.
+        # Failing pods are moved only where that is requested, so an entry must select something.
         if not self.namespaces and self.pod_selector.selects_everything:
             raise InvalidSetting("an entry with namespaces, a podSelector or both")
 

@@ -1,4 +1,4 @@
-"""Where the state of a cluster comes from (an API server or a file), and how it is saved to a file.
+"""Read the state of a cluster from an API server or a file, and save it to a file.
 
 cluster_kinds     the kinds that matter, how each is read, and `ClusterReading`: what a read returned
 live_source       a live cluster, read once → `ClusterReading`; and whether its webhook answers

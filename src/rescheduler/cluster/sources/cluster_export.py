@@ -185,7 +185,7 @@ async def _listed(client: Client, resource: ApiResource[Any], required: bool) ->
     codec = JsonCodec(f"the {resource.kind} list", _trimming(resource), lambda _: "")
     trimming = replace(resource.as_json, codec=codec)
     try:
-        # A metrics server knows no pages.
+        # A metrics server does not support pages.
         page_size = 0 if resource in METRICS_KINDS else PAGE_SIZE
         return (await client.list(trimming, page_size=page_size)).items
     except (errors.NotFound, errors.Forbidden) as error:

@@ -1,4 +1,4 @@
-"""The kinds of objects that decisions depend on: how each is read, and what is assumed without it.
+"""List the kinds of objects that decisions depend on: how each is read, and what is assumed without it.
 
 Workloads are read without their pod templates, which are most of their size. ReplicaSets are read as
 protobuf: there are thousands of them, and in JSON each is three times as long and takes the server five
@@ -59,10 +59,10 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class PodDependencies:
     owner_kinds: frozenset[str] = frozenset()
-    """Kinds of the controllers that pods name."""
+    """The kinds of the pods' controllers."""
     has_claims: bool = False
     selects_namespaces: bool = False
-    """Whether a pod wants others near or far by labels of their namespaces."""
+    """Whether some pod's affinity selects pods by labels of their namespaces."""
 
 
 def pod_dependencies(pods: Collection[PodRecord]) -> PodDependencies:
@@ -151,26 +151,27 @@ def _version_of(item: Object) -> str:
 @dataclass(frozen=True, slots=True)
 class ClusterKind:
     resource: ApiResource[Any]
-    """Decoded as it is needed for deciding; `resource.as_json` is all of it, for saving."""
+    """Decodes only what decisions need; `resource.as_json` decodes everything, for saving."""
     without: str = ""
-    """What is assumed if none was to be had, in words; empty if that changes nothing."""
+    """The message about what is assumed if the kind can't be read; empty if that changes nothing."""
     matters: Callable[[PodDependencies], bool] = lambda _: True
     """Whether that assumption makes a difference in this cluster."""
     required: bool = False
     decides: bool = True
-    """Whether decisions need the kind. Others are only saved, for people who read the file."""
+    """Whether decisions need the kind. Others are only saved, for readers of the file."""
 
     @property
     def kind(self) -> str:
         return self.resource.kind
 
     def applier(self, state: "ClusterState") -> Callable[[Any], None]:
-        """Return what applies an object to the state; it raises ValueError for an invalid object."""
+        """Return the function that applies an object to the state; it raises ValueError for an invalid
+        object."""
         if self.kind == "Pod":
             return state.apply_pod
         if self.kind == "Node":
             return state.apply_node
-        # Not before it is needed: while a server answers there is time to import it.
+        # Imported only when it is needed: while a server responds, there is time for it.
         from rescheduler.cluster.cluster_state import apply_object  # noqa: PLC0415
 
         return partial(apply_object, state, self.kind)
@@ -252,36 +253,36 @@ def cluster_kind(api_version: str, kind: str) -> ClusterKind | None:
 # No repr: asyncio writes the result of a task into an error message of its own, which is not shown; with tens
 # of thousands of pods in it, that takes longer than planning.
 class WebhookProbeResult(NamedTuple):
-    """What the webhook was seen to do."""
+    """The result of probing the webhook."""
 
     steers: bool | None = None
     """Whether the webhook steers replacements of evicted pods; None if that is not known."""
     guards: bool | None = None
     """Whether it keeps ReplicaSets from creating a pod while they adopt a copy."""
     problem: str = ""
-    """Why it does not, or why that is not known, in words."""
+    """Why it does not, or why that is not known, as a message."""
 
 
 @dataclass(slots=True, repr=False)
 class ClusterReading:
     now_s: float
-    """When the cluster looked like this."""
+    """When the cluster was read."""
     state: ClusterState = field(default_factory=ClusterState)
     pods: list[PodRecord] = field(default_factory=list)
     node_uids: dict[str, str] = field(default_factory=dict)
     """The uids of nodes, by name."""
     webhook: WebhookProbeResult = field(default_factory=WebhookProbeResult)
-    """What our webhook was seen to do."""
+    """The result of probing our webhook."""
     assumptions: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What the user may want to know, and no decision depends on."""
+    """Notes for the user, on which no decision depends."""
     usage: UsageOutcome = field(default_factory=lambda: UsageReadings(UsageSource.REQUESTS))
     saved_metrics: tuple[list[Raw], list[Raw]] = field(default_factory=lambda: ([], []))
     """The PodMetrics and NodeMetrics of a saved cluster, undecoded."""
 
 
 def snapshot_of(reading: ClusterReading, policy: Policy) -> Snapshot:
-    """Make a snapshot from a single reading: nothing is smoothed, because nothing is known from before."""
+    """Return the snapshot of a single reading: usage is not smoothed, because there is no earlier reading."""
     notes: Iterable[str] = ()
     if reading.usage.source is not UsageSource.REQUESTS:
         trusted, _ = usage_for_check(

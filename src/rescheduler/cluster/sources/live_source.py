@@ -184,7 +184,7 @@ def _reading(kinds: list[ClusterKind], lists: list[Any], measured: UsageOutcome)
                 try:
                     apply(item)
                 except UnreadableMigration as error:
-                    # Only memory of a move: a plan can do without it, and without it is better than none.
+                    # This kind is only the history of moves, so a plan is possible without it.
                     reading.assumptions.append(f"{error}: ignored")
         elif kind.without and kind.matters(needs):
             reading.assumptions.append(f"{kind.without}: {found}")
@@ -192,7 +192,7 @@ def _reading(kinds: list[ClusterKind], lists: list[Any], measured: UsageOutcome)
 
 
 async def list_kind(client: Client, kind: ClusterKind) -> list[Any] | UnavailableKind:
-    """Return a list from the server's cache: a moment old at most, and much cheaper than the newest one."""
+    """Return a list from the server's cache, which is nearly current and much cheaper than a quorum read."""
     try:
         return (await client.list(kind.resource, version="0")).items
     except (errors.NotFound, errors.Forbidden) as error:
@@ -202,7 +202,7 @@ async def list_kind(client: Client, kind: ClusterKind) -> list[Any] | Unavailabl
 
 
 WEBHOOK_LABEL_SELECTOR: Final = "app.kubernetes.io/name=rescheduler"
-"""A label selector: each installation has a registration of its own, and any of them serves all."""
+"""Each installation has its own registration, and any of them applies to the whole cluster."""
 NO_WEBHOOK_REGISTERED: Final = "no webhook is registered"
 
 
@@ -218,7 +218,7 @@ async def probe_webhook_if_registered(client: Client, namespace: str = "default"
 
 
 async def probe_webhook(client: Client, namespace: str) -> WebhookProbeResult:
-    """Return whether API servers reach it for new pods of that namespace. Raises no `KubeError`."""
+    """Return whether API servers reach the webhook for new pods of that namespace. Raises no `KubeError`."""
     steering, guard = await gather_all(
         [_probe(client, namespace, name) for name in (STEERING_WEBHOOK, GUARD_WEBHOOK)]
     )
@@ -244,7 +244,7 @@ async def _probe(client: Client, namespace: str, webhook: str) -> tuple[bool | N
 
 
 def probe_pod(namespace: str, webhook: str) -> dict[str, Any]:
-    """Return a pod that no admission policy refuses. It is never created, and could not start if it were."""
+    """Return a pod that no admission policy refuses. It is never created, and could not start anyway."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

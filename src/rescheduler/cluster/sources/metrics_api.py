@@ -99,11 +99,11 @@ class MetricsApiReader:
         self._client = client
 
     async def read(self) -> UsageOutcome:
-        # A check can do without usage, so it does not wait for a server that is down.
+        # A check is possible without usage, so it does not wait for a server that is down.
         client = self._client.with_quick_retries()
         try:
-            # Nodes first: there are few, and if they can't be had, the pods need not be asked for.
-            # All in one page: a metrics server knows no others.
+            # Nodes first: there are few, and if they can't be read, neither can the pods.
+            # In one page, because a metrics server does not support pages.
             nodes = await client.list(_NODES, page_size=0)
             pods = await client.list(_PODS, page_size=0)
         except errors.NotFound:

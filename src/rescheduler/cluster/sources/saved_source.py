@@ -153,7 +153,7 @@ def _shown(value: Any) -> str:
 
 
 _UNREADABLE = (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""What parsers raise for objects of another shape than an API server would give."""
+"""The errors that parsers raise for objects that no API server would return."""
 _HOW_TO_SAVE = "save it with rescheduler snapshot, or kubectl get nodes,pods,... -A -o json"
 _NAMED = 3
 _SERVERS = {UsageSource.METRICS: "the metrics API", UsageSource.PROMETHEUS: "Prometheus"}
@@ -173,7 +173,7 @@ def read_saved(raw: bytes, *, source: str) -> ClusterReading:
 
 
 def saved_usage(reading: ClusterReading, policy: Policy) -> UsageOutcome:
-    """Return what counts as usage, of what the file has and what the policy asks for."""
+    """Return the usage readings of the file that the policy uses."""
     return replace(_saved_usage(reading, policy), custom=_saved_metrics(reading, policy))
 
 
@@ -220,7 +220,7 @@ def valid_objects(raw: bytes, *, source: str) -> tuple[SavedCluster, list[dict[s
                 faults += [f"{item.title}: {fault}" for fault in field_errors(item.kind, {}, error)]
                 continue
             faults += [f"{item.title}: {fault}" for fault in field_errors(item.kind, found[-1])]
-    # What looks well may still make no sense to those who read it later.
+    # An object without faults here may still be invalid for its decoder.
     if faults := faults or list(_Reader(saved).faults()):
         raise UnreadableCluster(source, faults)
     return saved, found
@@ -237,7 +237,7 @@ class _Reader:
         self._pods, self._nodes = PodReader(), NodeReader()
 
     def faults(self) -> Iterator[str]:
-        """Read everything, and yield what is wrong with it."""
+        """Read everything, and yield all faults."""
         left_out: dict[str, list[SavedObject]] = {}
         measured: dict[str, list[msgspec.Raw]] = {kind: [] for kind in _METRICS}
         for item in self._saved.objects:
@@ -270,7 +270,7 @@ class _Reader:
     def _record(self, kind: ClusterKind, item: SavedObject) -> Any:
         raw: bytes | msgspec.Raw = item.raw
         if kind.resource.namespaced and not item.namespace:
-            # As the API server does with an object that says no namespace.
+            # As the API server does with an object without a namespace.
             content = item.content()
             content["metadata"]["namespace"] = "default"
             raw = msgspec.json.encode(content)

@@ -43,7 +43,7 @@ __all__ = [
 
 
 class InvalidVector(Exception):  # noqa: N818 - named after what came instead
-    """The answer has no amounts in it; the message says what it has."""
+    """The response has no amounts; the message says what it has."""
 
 
 class PrometheusSample(msgspec.Struct, frozen=True, gc=False):
@@ -60,7 +60,7 @@ class InstantVector:
     odd: list[str] = field(default_factory=list)
     """The series whose value is no amount: not a number, infinite, negative, a histogram."""
     warnings: tuple[str, ...] = ()
-    """The server's own words: a part of its stores did not answer, and the like."""
+    """Warnings of the server, such as that a part of its stores did not respond."""
 
 
 class _Labels(msgspec.Struct, gc=False):
@@ -146,11 +146,11 @@ def _ambiguous(name: str) -> NoReturn:
 
 _PATH = "/api/v1/query"
 _SHOWN = 200
-"""Characters of an answer that is not understood."""
+"""How many characters of an unknown response a message shows."""
 
 
 class _Failed(Exception):  # noqa: N818 - never leaves this file
-    """What failed, why, and what to do."""
+    """A query failed; the message says why, and what to do."""
 
 
 class PrometheusReader:
@@ -167,7 +167,7 @@ class PrometheusReader:
             cpu = await self._pods("prometheus.cpuQuery", self._settings.cpu_query)
             memory = await self._pods("prometheus.memoryQuery", self._settings.memory_query)
         except _Failed as failed:
-            # The next try starts from scratch: with the certificates as they are then.
+            # The next try starts again, with the certificates as they are then.
             await self.close()
             return UsageUnavailable(UsageSource.PROMETHEUS, str(failed))
         return UsageReadings(
@@ -271,7 +271,7 @@ class PrometheusReader:
 
 
 def _both(cpu: dict[str, PrometheusSample], memory: dict[str, PrometheusSample]) -> dict[str, UsageReading]:
-    """Return the readings of all that have both cpu and memory; one of the two is not enough."""
+    """Return the readings of pods or nodes that have both cpu and memory."""
     return {
         name: UsageReading(
             round(cores.value * 1000), round(memory[name].value), min(cores.at_s, memory[name].at_s)
@@ -319,7 +319,7 @@ def usage_reader(policy: Policy, client: Client) -> UsageReader:
 
 
 def measures_the_same(one: Policy, other: Policy) -> bool:
-    """Return whether a reader for one policy will do for the other."""
+    """Return whether both policies can use the same reader."""
 
     def sources(policy: Policy) -> tuple[UsageSource, Prometheus, tuple[CustomMetric, ...]]:
         return policy.usage_source, policy.prometheus, balanced_metrics(policy)

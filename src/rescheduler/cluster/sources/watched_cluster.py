@@ -85,7 +85,7 @@ class WatchedCluster:
         self._lock = threading.RLock()
         self._refreshing = asyncio.Lock()
         self._refreshes = self._last_refresh = 0
-        """How many have started, and which was the last to succeed."""
+        """The number of started refreshes, and of the last one that succeeded."""
         self._state = ClusterState()
         self._snapshot: Snapshot | None = None
         """None if something has changed since the latest one."""
@@ -174,7 +174,7 @@ class WatchedCluster:
             self._catch_up()
             if self._snapshot is None:
                 assumptions = (*self.assumptions, *self._notes)
-                # First the latest: `refresh` looks at both, whichever thread this is.
+                # Set the latest one first, because `refresh` reads both, perhaps in another thread.
                 self._latest = self._snapshot = self._state.freeze(now_s, assumptions=assumptions)
             return replace(self._snapshot, taken_at_s=now_s)
 
@@ -200,7 +200,7 @@ class WatchedCluster:
     def measure(
         self, pods: UsageByName, notes: tuple[str, ...] = (), custom: CustomReadings = NO_CUSTOM_READINGS
     ) -> None:
-        """Set what pods use; `notes` say what had to be assumed for that. May be called from any thread."""
+        """Set the usage of pods; `notes` are the assumptions about it. May be called from any thread."""
         with self._lock:
             self._state.apply_usage(pods)
             self._state.apply_custom_metrics(custom.metrics)
@@ -258,7 +258,7 @@ class WatchedCluster:
             try:
                 change()
             except ValueError as error:
-                # Such as a migration that was made before its definition: others go on.
+                # For example, a migration that is older than its CRD: the other objects are still used.
                 log.warning("%s; it is left out", error)
 
 

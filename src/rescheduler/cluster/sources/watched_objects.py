@@ -82,7 +82,7 @@ class PerVersionCache(Generic[R]):
         known = self._known.pop(uid, None)
         if known is None or known[0] != version:
             known = version, self._read(item)
-        # At the end again: who has not been asked about for longest is forgotten first.
+        # Move it to the end, so that the least recently used one is dropped first.
         self._known[uid] = known
         if len(self._known) > _MOST_CACHED:
             del self._known[next(iter(self._known))]
@@ -145,7 +145,7 @@ _WORKLOAD_RESOURCES: Final = {
 
 
 def is_watched(owner: ControllerReference | OwnerReference) -> bool:
-    """Return whether something follows from not seeing this owner."""
+    """Return whether owners of this kind are watched, so that a missing one does not exist."""
     return owner.kind in _WORKLOAD_RESOURCES and owner.api_version.startswith("apps/")
 
 
@@ -235,7 +235,7 @@ class WatchedObjects:
             for kind, resource in _WORKLOAD_RESOURCES.items()
         }
         self.is_without_migrations = False
-        """The server does not know their kind: there are none, and none can be made."""
+        """Whether the server does not have the PodMigration CRD, so that there are no migrations."""
         self.records = RecordCaches()
         self.being_requested: set[str] = set()
         """Uids of pods for which this process is about to create a migration that no cache has yet."""

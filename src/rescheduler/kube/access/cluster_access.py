@@ -1,4 +1,5 @@
-"""How to talk to one cluster: its address, whom to trust, and the credentials to present."""
+"""Describe the access to one cluster: its address, the certificates to trust, and the credentials to
+present."""
 
 import base64
 import ssl
