@@ -60,6 +60,19 @@ def test_no_file_is_too_long_to_read(package: str) -> None:
     assert {path: count for path, count in lines.items() if count > MAX_LINES} == {}
 
 
+def test_the_readme_of_kubesim_says_how_large_each_folder_is() -> None:
+    """Numbers that are off by more than 5 % say nothing. Update the table in src/kubesim/README.md."""
+    lines: dict[str, int] = defaultdict(int)
+    for path in sources("kubesim"):
+        lines[str(path.parent.relative_to(SOURCE / "kubesim"))] += len(path.read_text().splitlines())
+    table = re.findall(
+        r"^\| `([\w./]+)` \|.*\| ([\d,]+) \|$", (SOURCE / "kubesim" / "README.md").read_text(), re.MULTILINE
+    )
+    written = {folder: int(count.replace(",", "")) for folder, count in table}
+    assert written.keys() == lines.keys()
+    assert {each: lines[each] for each in lines if abs(written[each] - lines[each]) > lines[each] / 20} == {}
+
+
 def test_the_product_stays_small_enough_to_find_your_way() -> None:
     """Modules with content count: not `__init__` and `__main__`, and not what protoc generates (`_pb2`)."""
     modules = [path for path in sources("rescheduler", "kubevalues") if path.stem not in REPEATED_BASENAMES]

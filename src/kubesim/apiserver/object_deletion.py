@@ -119,7 +119,8 @@ class ObjectDeletion:
         graceful = _shortened(meta, options, self._clock.now()) if record.deleting else None
         if record.deleting and _is_graceful(kind) and meta.get("deletionGracePeriodSeconds"):
             if not graceful:
-                return DeletionOutcome(record.raw, record, gone=False)  # already on its way, and not slower
+                # It is already being deleted, with a grace period that is not longer.
+                return DeletionOutcome(record.raw, record, gone=False)
         elif not record.deleting and _is_graceful(kind):
             _mark(meta, self._clock.now(), _grace_of(content, options))
             graceful = True

@@ -126,9 +126,9 @@ def exited_well(status: Object) -> bool:
 def started_at(status: Object) -> datetime | None:
     """Return when it last started, or None."""
     for state in (status["state"], status["lastState"]):
-        for begun in (state.get("running"), state.get("terminated")):
-            if begun and begun.get("startedAt"):
-                return parse_timestamp(begun["startedAt"])
+        for started in (state.get("running"), state.get("terminated")):
+            if started and started.get("startedAt"):
+                return parse_timestamp(started["startedAt"])
     return None
 
 

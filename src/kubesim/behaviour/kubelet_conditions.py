@@ -59,7 +59,7 @@ def _condition(
 def _initialized(pod: Object, status: Object) -> ConditionVerdict:
     if status["phase"] == "Succeeded":
         return ConditionVerdict(True, TERMINAL["Succeeded"])
-    begun = any("waiting" not in each["state"] or each["lastState"] for each in status["containerStatuses"])
+    started = any("waiting" not in each["state"] or each["lastState"] for each in status["containerStatuses"])
     incomplete = [
         each["name"]
         for spec, each in zip(
@@ -67,7 +67,7 @@ def _initialized(pod: Object, status: Object) -> ConditionVerdict:
         )
         if not (each["started"] if spec.get("restartPolicy") == "Always" else each["ready"])
     ]
-    if begun or not incomplete:
+    if started or not incomplete:
         return ConditionVerdict(True)
     names = " ".join(incomplete)
     return ConditionVerdict(

@@ -64,12 +64,12 @@ class PodEnd(NamedTuple):
     message: str
 
 
-def end_of(pod: Object, containers: list[PodContainer], begun: datetime) -> PodEnd | None:
+def end_of(pod: Object, containers: list[PodContainer], started: datetime) -> PodEnd | None:
     """Return when and why the kubelet itself ends the pod, if it does."""
     evictions = [member.how.evicted for member in containers if member.how.evicted]
-    ends = [PodEnd(begun + each.after, each.reason, each.message) for each in evictions]
+    ends = [PodEnd(started + each.after, each.reason, each.message) for each in evictions]
     if seconds := pod["spec"].get("activeDeadlineSeconds"):
-        ends.append(PodEnd(begun + timedelta(seconds=seconds), "DeadlineExceeded", _DEADLINE_MESSAGE))
+        ends.append(PodEnd(started + timedelta(seconds=seconds), "DeadlineExceeded", _DEADLINE_MESSAGE))
     return min(ends, default=None)
 
 
@@ -192,11 +192,11 @@ def _advance_containers(
     pod: Object, containers: list[PodContainer], now: datetime, host: HostFacts
 ) -> PodStep:
     before = pod.get("status") or {}
-    begun = parse_timestamp(before["startTime"]) if "startTime" in before else whole_second(now)
-    end = end_of(pod, containers, begun)
+    started = parse_timestamp(before["startTime"]) if "startTime" in before else whole_second(now)
+    end = end_of(pod, containers, started)
     if end and end.at <= now:
         return PodStep(StatusUpdate(given_up(pod, containers, end, now)), None)
-    turn: datetime | None = begun
+    turn: datetime | None = started
     statuses, wakes = [], [end.at if end else None]
     for member in containers:
         where = ContainerContext(pod, now, turn, member.role, host.slow)
@@ -204,7 +204,7 @@ def _advance_containers(
         statuses.append(status)
         wakes.append(wake_at)
         turn = _next_turn(member.role, status, turn)
-    after = _status(pod, containers, statuses, begun, now, host)
+    after = _status(pod, containers, statuses, started, now, host)
     return PodStep(StatusUpdate(after) if after != before else None, earliest(*wakes))
 
 
@@ -221,7 +221,7 @@ def _status(
     pod: Object,
     containers: list[PodContainer],
     statuses: list[Object],
-    begun: datetime,
+    started: datetime,
     now: datetime,
     host: HostFacts,
 ) -> Object:
@@ -229,7 +229,7 @@ def _status(
     inits, mains = statuses[:first_main], statuses[first_main:]
     status: Object = (pod.get("status") or {}) | {
         "phase": _phase(pod, containers, inits, mains),
-        "startTime": format_timestamp(begun),
+        "startTime": format_timestamp(started),
         "containerStatuses": mains,
     }
     if inits:
@@ -240,7 +240,7 @@ def _status(
         status["observedGeneration"] = generation
     if host.ip:
         status |= {"hostIP": host.ip, "hostIPs": [{"ip": host.ip}]}
-    if not status.get("podIP") and any(_has_begun(each) for each in statuses):
+    if not status.get("podIP") and any(_has_started(each) for each in statuses):
         ip = host.ip if pod["spec"].get("hostNetwork") else _ip_of(pod["metadata"].get("uid", ""))
         status |= {"podIP": ip, "podIPs": [{"ip": ip}]}
     return status | {"conditions": conditions(pod, status, now)}
@@ -264,7 +264,7 @@ def _phase(pod: Object, containers: list[PodContainer], inits: list[Object], mai
     return "Failed" if policy == "Never" else "Running"
 
 
-def _has_begun(status: Object) -> bool:
+def _has_started(status: Object) -> bool:
     """Return whether the kubelet has reached this container, so that the pod has a sandbox and an address."""
     reason = status["state"].get("waiting", {}).get("reason")
     return reason not in {"ContainerCreating", "PodInitializing"}

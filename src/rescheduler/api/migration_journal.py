@@ -81,7 +81,8 @@ class JournalEntry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     plan: _Text = ""
     """Id of the plan that it was part of; empty if it was created otherwise."""
     requested_by: _Text = ""
-    """The user of the command that requested it; empty if the daemon did. A hint, which anybody may write."""
+    """The user of the command that requested it; empty if the daemon did. A hint, which every client may
+    write."""
     spreads: _Spreads = ()
     """Spread of node loads before the plan, and as the plan expected it."""
     ready_seconds_lost: Annotated[float, Meta(ge=0)] = 0.0

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from rescheduler.api.well_known_names import DRY_RUN_LEASE_SUFFIX
@@ -22,6 +22,7 @@ from rescheduler.daemon.own_objects import lease_key, new_identity, own_namespac
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.leader_election import LeaderElector
+from rescheduler.kube.transport import wall_clock
 from rescheduler.migrations.controller.migration_controller import MigrationController
 from rescheduler.migrations.controller.migration_log import StepObserver
 from rescheduler.migrations.controller.revalidation import Revalidation
@@ -40,10 +41,6 @@ WhileLeading = Callable[[], AbstractAsyncContextManager[object]]
 """Returns the context manager of everything else that runs while this process holds the Lease."""
 
 
-def _wall_clock() -> datetime:
-    return datetime.now(UTC)
-
-
 class Rescheduler:
     def __init__(
         self,
@@ -53,7 +50,7 @@ class Rescheduler:
         lease_at: str,
         runtime: RuntimeStateHolder | None = None,
         webhook: SteeringProbe | None = None,
-        now: Callable[[], datetime] = _wall_clock,
+        now: Callable[[], datetime] = wall_clock,
         me: str = "",
     ) -> None:
         """`lease_at` is the key of the Lease; see `lease_key`."""

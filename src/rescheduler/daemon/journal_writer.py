@@ -111,10 +111,7 @@ class JournalWriter(DaemonListener):
 
 
 async def _read_config_map(client: Client, namespace: str) -> Object | None:
-    try:
-        return await client.get(CONFIG_MAPS, f"{namespace}/{HISTORY_CONFIG_MAP}")
-    except errors.NotFound:
-        return None
+    return await client.get_or_none(CONFIG_MAPS, f"{namespace}/{HISTORY_CONFIG_MAP}")
 
 
 async def read_history(

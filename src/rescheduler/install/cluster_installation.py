@@ -149,11 +149,8 @@ async def _is_complete(client: Client, namespace: str, lease_name: str) -> bool:
 
 async def _id_of(client: Client, resource: ApiResource[Object], key: str) -> str | None:
     """Return the install id of the object; empty if it has none, None if it isn't there."""
-    try:
-        item = await client.get(resource, key)
-    except errors.NotFound:
-        return None
-    return str((item["metadata"].get("labels") or {}).get(INSTALL_ID, ""))
+    item = await client.get_or_none(resource, key)
+    return None if item is None else str((item["metadata"].get("labels") or {}).get(INSTALL_ID, ""))
 
 
 _DEFAULT_NAMESPACE_OBJECTS: Final = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}

@@ -235,9 +235,7 @@ class Removal:
         self, resource: ApiResource[Object], key: str, findings: RemovalFindings
     ) -> Object | None:
         try:
-            return await self._client.get(resource, key)
-        except errors.NotFound:
-            return None
+            return await self._client.get_or_none(resource, key)
         except errors.KubeError as error:
             findings.failures.append(f"can't read {resource.kind} {key}: {error}")
             return None

@@ -119,6 +119,13 @@ class Client:
             _call_for("get", resource, key), resource, query, resource.codec.decode_one
         )
 
+    async def get_or_none(self, resource: ApiResource[T], key: str) -> T | None:
+        """Return the newest state; None if the object does not exist."""
+        try:
+            return await self.get(resource, key)
+        except errors.NotFound:
+            return None
+
     async def probe(self, timeout_s: float = PROBE_TIMEOUT_S) -> bool:
         """Return whether the server answers at all, even with a refusal. This is the cheapest read."""
         request = replace(self._sender.request("GET", "/livez", (), JSON), timeout_s=timeout_s)

@@ -32,7 +32,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.api_resources import LEASES, Object, split_key
 from rescheduler.kube.client import Client
 from rescheduler.kube.event_recorder import log_event
-from rescheduler.kube.transport import loop_s
+from rescheduler.kube.transport import loop_s, wall_clock
 from rescheduler.kube.work_queue import background_task
 
 __all__ = [
@@ -55,10 +55,6 @@ _JITTER: Final = 1.2
 _POLL_INTERVAL_S: Final = 0.5
 
 
-def _wall_clock() -> datetime:
-    return datetime.now(UTC)
-
-
 class LeaderElector:
     """Compete for one Lease. Decisions use the event loop's clock; the wall clock is only written down."""
 
@@ -69,7 +65,7 @@ class LeaderElector:
         identity: str,
         settings: LeaderElection = LeaderElection(),  # noqa: B008 - frozen
         *,
-        now: Callable[[], datetime] = _wall_clock,
+        now: Callable[[], datetime] = wall_clock,
         rng: random.Random | None = None,
     ) -> None:
         """`key` is `namespace/name` of the Lease; `identity` must be unique among all candidates."""

@@ -14,6 +14,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Protocol, Self
 from urllib.parse import quote, urlencode
 
@@ -27,7 +28,13 @@ __all__ = [
     "RequestHandler",
     "Transport",
     "loop_s",
+    "wall_clock",
 ]
+
+
+def wall_clock() -> datetime:
+    """Return the current time of this machine, in UTC."""
+    return datetime.now(UTC)
 
 
 def loop_s() -> float:

@@ -93,7 +93,7 @@ def workload_changed(observation: Observation) -> Transition | None:
 
 
 def wants_no_pods(observation: Observation) -> bool:
-    """Return whether the workload wants no pod any more, so that no budget is a reason to keep one."""
+    """Return whether the workload wants no pods any more, so that budgets don't matter."""
     if observation.owner_is_gone:
         return not observation.pods_are_orphaned
     return observation.owner is not None and observation.owner.replicas == 0

@@ -154,7 +154,7 @@ _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 misread."""
 
 BUDGET_SUFFIX: Final = "-rescheduler-pdb"
-"""What the name of every temporary budget ends with."""
+"""The suffix of the name of every temporary budget."""
 
 _SUFFIX_LENGTH: Final = 5
 _NAME_OF_COPY: Final = re.compile(rf"rescheduled-(?P<original>.+)-[{_ALPHABET}]{{{_SUFFIX_LENGTH}}}")
@@ -228,7 +228,7 @@ def recorded_target(migration: Migration, pod_at: _PodAt) -> PodRecord | None:
 
 
 def copy_of(migration: Migration, pod_at: _PodAt) -> PodRecord | None:
-    """Return the copy that the migration has made, as far as it is there.
+    """Return the copy that the migration has created, if it exists.
 
     The name of a copy follows from the uid of its migration. So a user who may write the status can't have
     any other pod removed as a copy.
@@ -334,7 +334,7 @@ def _candidate_rank(migration: Migration, pod: PodRecord) -> tuple[bool, bool, b
     return (
         pod.name != migration.spec.pod.name,
         steered_for != migration.name,
-        # One that another migration steered, and one on its way out, only for want of any other.
+        # Pods that another migration steered, and terminating pods, come last.
         pod.is_terminating or (steered_for is not None and steered_for != migration.name),
         # One that came while we waited for the eviction, if there is one that came because of it.
         pod.created_s < _evicted_s(migration),

@@ -104,7 +104,7 @@ def marking(observation: Observation) -> Decision:
 
 def creating(observation: Observation) -> Decision:
     name = copy_name(observation.migration)
-    # One of an earlier attempt may still be on its way out, on a node that is lost.
+    # A copy of an earlier attempt may still be terminating on a lost node.
     if observation.target is not None and (observation.target_stands or observation.target.name == name):
         return Transition(Trigger.COPY_CREATED, f"copy {observation.target.name} created")
     return _interrupted_or_group_failed(observation) or Perform(CreateCopy(name))

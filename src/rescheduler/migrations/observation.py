@@ -47,7 +47,8 @@ class RevalidationOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RevalidationResult:
-    """What the planner says of the move now: is it still a good one, how, and where to?"""
+    """The planner's result for the move now: whether it is still good, by which handover, and to which
+    node."""
 
     answer: RevalidationOutcome
     handover: Handover = Handover.AUTO
@@ -85,7 +86,7 @@ class Observation:
     pods_are_orphaned: bool = False
     """Whether the controller was deleted without its pods, as `--cascade=orphan` does it."""
     workload_is_gone: bool = False
-    """Whether there was a Deployment above, and is none any more."""
+    """Whether the Deployment above existed and was deleted."""
     is_superseded: bool = False
     """Whether the Deployment wants another template than that of the source's ReplicaSet."""
     locked_by: str = ""
@@ -99,9 +100,9 @@ class Observation:
     revalidation: RevalidationResult | None = None
     """The result of the revalidation; requested at the step Checking only."""
     has_turn: bool = True
-    """Whether the limits allow it to begin."""
+    """Whether the limits allow it to start."""
     obstacle: str = ""
-    """Why the limits will never let its group begin."""
+    """Why the limits will never let its group start."""
     is_winding_down: bool = False
     """Whether nothing starts any more, because this process soon stops executing."""
     is_steered: bool = False
@@ -224,14 +225,14 @@ class ConditionUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A transition in the table: the migration goes on to another step."""
+    """A transition of the table, to another step."""
 
     trigger: Trigger
     message: str = ""
     failure: str = ""
     """The cause in one word, if the transition leads to a rollback."""
     final: bool = False
-    """Whether trying again would be in vain."""
+    """Whether no retry can help."""
     reports: tuple[ConditionUpdate, ...] = ()
 
 

@@ -28,7 +28,7 @@ _NO_PLAN_REASONS: Final = frozenset({HaltReason.API_FAILING, HaltReason.CACHES_S
 
 @dataclass(frozen=True, slots=True)
 class SteeringStatus:
-    """What the webhook was last seen doing."""
+    """The result of the last probe of the webhook."""
 
     steers: bool = False
     """Whether the webhook sends replacements of evicted pods to their target."""
@@ -46,7 +46,7 @@ class RuntimeState:
     """Halts of the whole cluster and of single namespaces."""
     is_stopping: bool = False
     node_deadlines: Mapping[str, datetime] = field(default_factory=dict)
-    """When Karpenter removes nodes, whatever still runs on them."""
+    """When Karpenter removes nodes, even if pods still run on them."""
 
     @cached_property
     def cluster_halts(self) -> tuple[Halt, ...]:

@@ -201,7 +201,7 @@ def evicting(observation: Observation) -> Decision:
         or _without_room(observation)
     )
     if ended is None and not observation.source_is_ours:
-        # Another process has begun to call it off, and ended before it could say why.
+        # Another process started to cancel the eviction, and ended before it wrote the reason.
         ended = Transition(Trigger.TIMED_OUT, "eviction cancelled", "EvictionCancelled")
     if ended is not None:
         return _cancel_eviction(observation, ended)
@@ -267,7 +267,7 @@ def eviction_refused(observation: Observation, why: str, pause: timedelta) -> Wa
 
 
 def _several_budgets(observation: Observation) -> Transition | None:
-    # A pod that has not begun to run is evicted whatever budgets say.
+    # Budgets don't apply to a pod that has not started to run.
     if (
         len(observation.budgets) > 1
         and observation.source is not None

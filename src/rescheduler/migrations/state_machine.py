@@ -160,7 +160,7 @@ def _leave_invalid_alone(observation: Observation, why: str) -> Decision:
 def _finished(observation: Observation) -> Decision:
     """Keep a finished migration for `migrationTTL`: podCooldown depends on it."""
     status = observation.migration.status
-    # Once the source is handed over the copy is one of the pods that serve, whatever became of the move.
+    # After the handover, the copy is one of the workload's pods, even if the move fails.
     is_undone = status.phase is MigrationPhase.FAILED and status.handed_over_at is None
     if is_undone and handover_of(observation.migration) is not Handover.AUTO:
         # A request of a process that has long ended may have arrived only now.
@@ -211,7 +211,7 @@ _CONDITION_OF_TRIGGER: Final[Mapping[Trigger, ConditionUpdate]] = {
     Trigger.RETRY: ConditionUpdate(ConditionType.ROLLED_BACK, holds=True, reason="Undone"),
     Trigger.GIVE_UP: ConditionUpdate(ConditionType.ROLLED_BACK, holds=True, reason="Undone"),
 }
-"""What an event means for a condition, whatever led to it."""
+"""The condition that each trigger sets."""
 
 
 def advance(observation: Observation, transition: Transition) -> Migration:

@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from aiohttp import web
@@ -15,6 +15,7 @@ from rescheduler.http.http_server import serve_http
 from rescheduler.http.request_limits import BodyReader
 from rescheduler.kube.client import Client
 from rescheduler.kube.event_recorder import log_event
+from rescheduler.kube.transport import wall_clock
 from rescheduler.steering.steering_service import EvictionSettings, SteeringService
 from rescheduler.steering.webhook.certificate_manager import CertificateIntervals, CertificateManager
 from rescheduler.steering.webhook.certificate_secret import CertificateLifetimes, CertificateSecret
@@ -33,10 +34,6 @@ log = logging.getLogger(__name__)
 
 FILTER_PATH: Final = "/extender/filter"
 PRIORITIZE_PATH: Final = "/extender/prioritize"
-
-
-def _wall_clock() -> datetime:
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,7 @@ class SteeringServerOptions:
 
 class SteeringServer:
     def __init__(
-        self, client: Client, options: SteeringServerOptions, *, now: Callable[[], datetime] = _wall_clock
+        self, client: Client, options: SteeringServerOptions, *, now: Callable[[], datetime] = wall_clock
     ) -> None:
         self.port = 0
         """The port on which it listens while it runs."""

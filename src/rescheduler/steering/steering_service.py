@@ -8,7 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from rescheduler.api.podmigration import UnreadableMigration, decode_migration
 from rescheduler.api.podmigration_crd import POD_MIGRATION_PLURAL
@@ -18,7 +18,7 @@ from rescheduler.kube.api_resources import Object, api_resource
 from rescheduler.kube.client import Client
 from rescheduler.kube.event_recorder import log_event
 from rescheduler.kube.informer import ChangeHandler, Informer
-from rescheduler.kube.transport import loop_s
+from rescheduler.kube.transport import loop_s, wall_clock
 from rescheduler.steering.extender_verbs import filter_nodes, prioritize_nodes
 from rescheduler.steering.failed_attempts_watch import FailedAttemptsWatch
 from rescheduler.steering.intents import Intent, IntentIndex, intent_of_migration
@@ -71,10 +71,6 @@ log = logging.getLogger(__name__)
 _NO_INTENTS = IntentIndex()
 
 
-def _wall_clock() -> datetime:
-    return datetime.now(UTC)
-
-
 @dataclass(slots=True)
 class EvictionSettings:
     """What the configuration file says about evictions. The policy may change while the program runs."""
@@ -89,7 +85,7 @@ class SteeringService:
     def __init__(
         self,
         client: Client,
-        now: Callable[[], datetime] = _wall_clock,
+        now: Callable[[], datetime] = wall_clock,
         evictions: EvictionSettings | None = None,
     ) -> None:
         """Create the service; without `evictions`, all evictions pass."""

@@ -19,6 +19,14 @@ async def test_get_asks_for_the_one_object(client, server, things):
     assert asked.headers["user-agent"].startswith("rescheduler/")
 
 
+async def test_get_or_none_returns_none_only_for_a_missing_object(client, server, things):
+    made = server.put("a")
+    assert await client.get_or_none(things, "ns/a") == made
+    assert await client.get_or_none(things, "ns/b") is None
+    with pytest.raises(errors.InvalidName):
+        await client.get_or_none(things, "ns/..")
+
+
 async def test_objects_of_the_core_group_and_of_the_cluster_have_their_own_paths():
     assert PODS.object_path("ns", "a") == "/api/v1/namespaces/ns/pods/a"
     assert NODES.object_path("", "a") == "/api/v1/nodes/a"

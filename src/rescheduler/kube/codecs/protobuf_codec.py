@@ -209,7 +209,7 @@ def _fields(body: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
 
 def _runs(body: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Yield the fields of a list; consecutive items together, with their tags and lengths."""
-    begun = last = start
+    run_start = last = start
     waiting = 0
     for number, at, stop in _fields(body, start, end):
         if number == _ITEMS:
@@ -217,14 +217,14 @@ def _runs(body: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
             if waiting < _ITEMS_PER_RUN:
                 last = stop
                 continue
-            yield _ITEMS, begun, stop
+            yield _ITEMS, run_start, stop
         else:
             if waiting:
-                yield _ITEMS, begun, last
+                yield _ITEMS, run_start, last
             yield number, at, stop
-        begun, waiting = stop, 0
+        run_start, waiting = stop, 0
     if waiting:
-        yield _ITEMS, begun, end
+        yield _ITEMS, run_start, end
 
 
 def _varint(body: bytes, at: int) -> tuple[int, int]:

@@ -123,13 +123,14 @@ class ConcurrencyLimits:
         return True
 
     def fits(self, claims: Sequence[SlotClaim]) -> bool:
-        """Return whether all of them may begin together, beside those that run."""
+        """Return whether all of them may start together, beside those that run."""
         if len(claims) == 1:
             return self._fits_alone(claims[0])
         return not self.exceeded(claims)
 
     def _fits_alone(self, claim: SlotClaim) -> bool:
-        """Return the same for one migration: this is asked of everything that waits."""
+        """Return the same for one migration; this is called for every waiting migration, so it must be
+        fast."""
         policy = self._runtime.current.policy
         if self.is_full:
             return False
@@ -165,7 +166,7 @@ class ConcurrencyLimits:
         return ""
 
     def has_room_at(self, key: str, node: str) -> bool:
-        """Return whether one that has begun may go to that node, which was chosen for it only now."""
+        """Return whether a started migration may use that node, which was chosen only after its start."""
         claim = self._claims.get(key)
         others = self._nodes.get(node, {}).keys() - ({claim.unit} if claim is not None else set())
         # What leaves a node in haste must arrive somewhere.

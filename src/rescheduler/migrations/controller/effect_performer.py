@@ -206,7 +206,7 @@ class EffectPerformer:
         return await self._patch(observation, effect.pod, least)
 
     async def _return(self, observation: Observation, effect: effects.RestoreCopyOwner) -> EffectOutcome:
-        # Read live: those that its controller left behind show that the copy is to stay, too.
+        # Read live: if the controller has orphaned its other pods, the copy must stay, too.
         assert observation.target is not None
         await self._watched.read_pods(observation.migration.namespace, labels_of_template(observation.target))
         if observe(
@@ -221,8 +221,8 @@ class EffectPerformer:
 
     async def _delete_copy(self, observation: Observation, effect: effects.DeleteCopy) -> EffectOutcome:
         assert observation.target is not None
-        # Unchanged: else it may have begun to serve, and others may have gone because of that; or its
-        # ReplicaSet may have adopted it, and removes another pod.
+        # Only if it is unchanged: otherwise it may serve by now, and other pods may have been removed because
+        # of that; or its ReplicaSet may have adopted it, and removes another pod.
         key, version = _pod_key(observation, effect.pod), observation.target.resource_version
         try:
             if effect.within_budget:

@@ -60,7 +60,7 @@ class _QueuedMigration:
     held_until: datetime | None = None
     is_granted: bool = False
     starts_with_group: bool = False
-    """Waits, but its group has begun."""
+    """Whether it still waits although its group has started."""
 
     @property
     def is_running(self) -> bool:

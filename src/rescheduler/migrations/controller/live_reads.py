@@ -7,7 +7,6 @@ from rescheduler.api.podmigration import Handover, Migration
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
-from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.migrations.effects import DeleteCopy, EvictSource, UnlabelSource
 from rescheduler.migrations.labels_and_names import copy_names
@@ -75,7 +74,4 @@ class LiveReads:
             await self._watched.read_pod(f"{migration.namespace}/{name}", "")
 
     async def _node(self, name: str) -> NodeRecord | None:
-        try:
-            return await self._client.get(NODES, name)
-        except errors.NotFound:
-            return None
+        return await self._client.get_or_none(NODES, name)

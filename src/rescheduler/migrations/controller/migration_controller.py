@@ -6,7 +6,7 @@ informers ──▶ EventRouter: keys ──▶ WorkQueue ──▶ WorkerPool �
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from rescheduler.api.podmigration import Handover
@@ -25,6 +25,7 @@ from rescheduler.kube.api_resources import Object
 from rescheduler.kube.client import Client
 from rescheduler.kube.event_recorder import EventRecorder
 from rescheduler.kube.informer import ChangeHandler
+from rescheduler.kube.transport import wall_clock
 from rescheduler.kube.work_queue import WorkerPool, WorkQueue, background_task
 from rescheduler.migrations.controller.dispatcher import Dispatcher
 from rescheduler.migrations.controller.migration_log import MigrationLog
@@ -145,7 +146,7 @@ class EventRouter:
             ):
                 self._wake_all([found])
         for owner in owner_keys_of_object(item) if new is not None else ():
-            # A temporary budget of ours: its migration may be over by now, and then it is to go.
+            # A temporary budget of ours: if its migration has finished by now, it must be removed.
             if owner.kind == POD_MIGRATION_KIND:
                 self._wake(f"{owner.namespace}/{owner.name}")
 
@@ -167,10 +168,6 @@ MIGRATION_WORKERS: Final = 32
 """They mostly wait for the API server. Each watch and each worker uses a connection of `http_transport`."""
 
 
-def _wall_clock() -> datetime:
-    return datetime.now(UTC)
-
-
 class MigrationController:
     def __init__(
         self,
@@ -179,7 +176,7 @@ class MigrationController:
         revalidator: Revalidator,
         *,
         watched: WatchedObjects | None = None,
-        now: Callable[[], datetime] = _wall_clock,
+        now: Callable[[], datetime] = wall_clock,
         webhook: SteeringProbe | None = None,
         workers: int = MIGRATION_WORKERS,
     ) -> None:

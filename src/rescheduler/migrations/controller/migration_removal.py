@@ -93,7 +93,7 @@ class ForcedRemovalCleanup:
     # -- event handlers
 
     def remember(self, item: Object) -> None:
-        """Keep the last state of a PodMigration that is gone, if it had begun and was not completed.
+        """Keep the last state of a deleted PodMigration that had started and was not completed.
 
         Also of one that has failed or was cancelled: a request of a process that has ended may arrive late.
         """
@@ -152,8 +152,8 @@ class ForcedRemovalCleanup:
             # It is the copy, even if the garbage collector has removed its owner reference meanwhile.
             read = self._watched.pods.get(copy.key)
             copy = read if read is not None and read.uid == copy.uid else None
-        # The lock first: an eviction that is still on its way names the version of the pod, and is refused
-        # now. Only then is the copy one too many.
+        # The lock first: an eviction request that arrives later names the old version of the pod, and is
+        # refused. Only then is the copy surplus.
         if source is not None and not source.is_terminating and self._is_locked(source, migration):
             await self._patch(
                 migration, source, unmark_source_patch(source, source.resource_version), "unlocked"
@@ -161,8 +161,8 @@ class ForcedRemovalCleanup:
         if copy is None or copy.is_terminating or migration.status.handover is Handover.EVICT:
             return None
         if copy.owner is not None and copy.owner.kind == POD_MIGRATION_KIND:
-            # The garbage collector and the ReplicaSet see to it. Then its marks are to say that it is over,
-            # and no owner reference shows any more which pod it is.
+            # The garbage collector or the ReplicaSet takes care of the copy. Afterwards its marks must say
+            # that the move is over, and no owner reference identifies the pod any more, so it is recorded.
             known = msgspec.structs.replace(migration.status, target_pod=PodReference(copy.name, copy.uid))
             _remember(self.removed, migration.key, msgspec.structs.replace(migration, status=known))
             return self._now() + _RETRY_AFTER
@@ -201,7 +201,7 @@ class ForcedRemovalCleanup:
                 # Within its budget: others may have been evicted because it was there.
                 await self._client.evict(copy.key, uid=copy.uid)
             else:
-                # Unchanged: else it may have begun to run.
+                # Only if it is unchanged: otherwise it may run by now.
                 await self._client.delete(PODS, copy.key, uid=copy.uid, version=copy.resource_version)
         self._migration_log.cleaned_up(
             migration, copy, "removed: its source still runs, or the copy never ran"

@@ -52,7 +52,7 @@ class NodeCordoner:
             except errors.Conflict:
                 if not tries_left:
                     raise
-                node = await self._read(change.node)
+                node = await self._client.get_or_none(NODES, change.node)
                 continue
             return
 
@@ -92,12 +92,6 @@ class NodeCordoner:
             return False
         await self._patch(name, version, cordon=False if is_cordoned else None)
         return True
-
-    async def _read(self, name: str) -> NodeRecord | None:
-        try:
-            return await self._client.get(NODES, name)
-        except errors.NotFound:
-            return None
 
     async def _patch(
         self, name: str, version: str, *, mark: str | None = None, cordon: bool | None = None

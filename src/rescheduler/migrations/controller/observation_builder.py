@@ -180,7 +180,7 @@ def _are_orphaned(
 
 
 def target_of(migration: Migration, watched: WatchedObjects) -> PodRecord | None:
-    """Return the copy, or the replacement of an evicted pod, as far as it is there."""
+    """Return the copy, or the replacement of an evicted pod, if it exists."""
     if migration.status.handover is Handover.EVICT:
         return _replacement(migration, watched)
     return copy_of(migration, watched.pods.get)
@@ -218,7 +218,7 @@ def _replacement(migration: Migration, watched: WatchedObjects) -> PodRecord | N
         recorded = recorded_target(migration, watched.pods.get)
         if recorded is not None or migration.status.step != MigrationStep.REPLACING:
             return recorded
-        # It was steered in vain, and has made way for another.
+        # The recorded replacement was deleted without success, and another one may exist.
     if owner is None or migration.status.handed_over_at is None:
         return None
     of_owner = owner_key(migration.namespace, owner)

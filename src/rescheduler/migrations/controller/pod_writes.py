@@ -75,7 +75,7 @@ class CopyCreator:
         """Sources as the server returned them when it marked them, by uid, and when that was."""
 
     async def mark(self, observation: Observation, patch: Patch) -> PodRecord:
-        """Mark the source. The answer is a live read, too: the copy that is created next is made of it."""
+        """Mark the source. The response is also a live read, from which the copy is created next."""
         source = await self._client.patch(PODS.as_json, observation.migration.pod_key, patch)
         while len(self._marked) >= _MAX_MARKED:
             del self._marked[next(iter(self._marked))]

@@ -148,9 +148,9 @@ class Reconciler:
         raise RuntimeError(f"migration {key} makes no progress at {current.status.step if current else '?'}")
 
     def _asks_rules(self, migration: Migration) -> bool:
-        """Return whether what follows depends on other pods and nodes.
+        """Return whether the next decisions depend on other pods and nodes.
 
-        One that waits is checked and begun without a pause as soon as its turn has come: it is asked before.
+        A queued migration counts, too, because it is checked and started as soon as it gets its turn.
         """
         if invalid_status(migration):
             return False

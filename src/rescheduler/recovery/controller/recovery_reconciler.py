@@ -15,7 +15,6 @@ from typing import Final
 from rescheduler.api.podmigration import traits_of
 from rescheduler.api.well_known_names import STEERED_BY_ANNOTATION
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
-from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.pod_constraints import avoided_nodes
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.snapshot import profile_of
@@ -124,7 +123,7 @@ class PodRemover:
         live = await self._live(pod)
         if live is None or live.node != pod.node:
             return False
-        node = await self._live_node(pod.node)
+        node = await self._client.get_or_none(NODES, pod.node)
         if node is not None and (node.is_ready or (has_identity(live) and not is_confirmed_down(node))):
             return False
         return await self._delete(live, grace_s=0)
@@ -144,12 +143,6 @@ class PodRemover:
         await self._seen.read_pod(pod.key, pod.uid)
         live = self._seen.pods.get(pod.key)
         return live if live is not None and live.uid == pod.uid else None
-
-    async def _live_node(self, name: str) -> NodeRecord | None:
-        try:
-            return await self._client.get(NODES, name)
-        except errors.NotFound:
-            return None
 
     async def _delete(self, pod: PodRecord, *, grace_s: int | None = None) -> bool:
         try:

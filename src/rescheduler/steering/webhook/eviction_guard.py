@@ -1,7 +1,7 @@
 """Answers AdmissionReviews of `pods/eviction`, and records the moves of pods that are to be moved first.
 
 An answer takes no request: the PodMigration is created in the background, while the client waits for its next
-try. If that fails for good, the next eviction of the pod passes.
+try. If that fails permanently, the next eviction of the pod passes.
 """
 
 import asyncio
