@@ -171,8 +171,7 @@ def _with_metrics(
     moves: MigrationHistory,
     now_s: float,
 ) -> tuple[NodeColumns, PodTable, tuple[str, ...]]:
-    """Return the tables with the values of custom metrics in their last columns, and notes on what was left
-    out."""
+    """Return the tables with custom metrics as their last columns, and notes on what was left out."""
     allocatable, load = nodes.allocatable.copy(), pods.load.copy()
     settling = _settling_nodes(moves, nodes, pods, now_s)
     notes: list[str] = []
