@@ -3,6 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
+from rescheduler.cluster.pod_constraints import (
+    Affinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    exclusion_requirements,
+)
+
 __all__ = [
     "LONG_AGO",
     "REQUIRED",
@@ -22,6 +31,7 @@ __all__ = [
     "replica_counts",
     "storage_class_object",
     "volume_object",
+    "with_exclusions",
     "workload_object",
 ]
 
@@ -347,3 +357,19 @@ def only_on(node: str) -> Json:
 
 def _in(label: str, values: Sequence[str]) -> Json:
     return {"key": label, "operator": "In", "values": list(values)}
+
+
+def with_exclusions(affinity: Affinity, nodes: Sequence[str]) -> Affinity:
+    """Return the affinity of a replacement that must not return to these nodes, as the webhook writes it."""
+    own = exclusion_requirements(nodes)
+    required = affinity.node_affinity.required
+    terms = [NodeSelectorTerm()] if required is None else required.node_selector_terms
+    excluding = tuple(
+        # An empty term of the owner matches no node; with our exclusions, it would match nearly all nodes.
+        term
+        if required is not None and term == NodeSelectorTerm()
+        else msgspec.structs.replace(term, match_fields=term.match_fields + own)
+        for term in terms
+    )
+    node_affinity = msgspec.structs.replace(affinity.node_affinity, required=NodeSelector(excluding))
+    return msgspec.structs.replace(affinity, node_affinity=node_affinity)

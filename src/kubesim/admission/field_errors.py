@@ -19,6 +19,7 @@ __all__ = [
     "not_supported",
     "quoted",
     "required",
+    "shown_value",
     "too_few",
     "too_long",
     "too_many",
@@ -32,7 +33,7 @@ def quoted(text: str) -> str:
     return msgspec.json.encode(text).decode()
 
 
-def _shown(value: Any) -> str:
+def shown_value(value: Any) -> str:
     return msgspec.json.encode(value, order="sorted").decode()
 
 
@@ -45,11 +46,11 @@ def required(path: str, detail: str = "") -> FieldError:
 
 
 def invalid(path: str, value: Any, detail: str) -> FieldError:
-    return FieldError(path, "FieldValueInvalid", f"Invalid value: {_shown(value)}: {detail}")
+    return FieldError(path, "FieldValueInvalid", f"Invalid value: {shown_value(value)}: {detail}")
 
 
 def type_invalid(path: str, value: Any, detail: str) -> FieldError:
-    return FieldError(path, "FieldValueTypeInvalid", f"Invalid value: {_shown(value)}: {detail}")
+    return FieldError(path, "FieldValueTypeInvalid", f"Invalid value: {shown_value(value)}: {detail}")
 
 
 def immutable(path: str, value: Any) -> FieldError:
@@ -58,16 +59,18 @@ def immutable(path: str, value: Any) -> FieldError:
 
 def not_supported(path: str, value: Any, allowed: Iterable[str]) -> FieldError:
     values = ", ".join(quoted(value) for value in allowed)
-    message = f"Unsupported value: {_shown(value)}: supported values: {values}"
+    message = f"Unsupported value: {shown_value(value)}: supported values: {values}"
     return FieldError(path, "FieldValueNotSupported", message)
 
 
 def duplicate(path: str, value: Any, detail: str = "") -> FieldError:
-    return FieldError(path, "FieldValueDuplicate", _detailed(f"Duplicate value: {_shown(value)}", detail))
+    return FieldError(
+        path, "FieldValueDuplicate", _detailed(f"Duplicate value: {shown_value(value)}", detail)
+    )
 
 
 def not_found(path: str, value: Any) -> FieldError:
-    return FieldError(path, "FieldValueNotFound", f"Not found: {_shown(value)}")
+    return FieldError(path, "FieldValueNotFound", f"Not found: {shown_value(value)}")
 
 
 def forbidden(path: str, detail: str) -> FieldError:

@@ -103,8 +103,6 @@ def _ready(pod: Object, known: dict[str, Object], containers: ConditionVerdict) 
         elif known[name]["status"] != "True":
             state = known[name]["status"]
             closed.append(f'the status of pod readiness gate "{name}" is not "True", but {state}')
-    return (
-        ConditionVerdict(False, "ReadinessGatesNotReady", ", ".join(closed))
-        if closed
-        else ConditionVerdict(True)
-    )
+    if closed:
+        return ConditionVerdict(False, "ReadinessGatesNotReady", ", ".join(closed))
+    return ConditionVerdict(True)

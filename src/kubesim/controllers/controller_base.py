@@ -19,10 +19,18 @@ from kubesim.apiserver.simulated_cluster import SimulatedCluster
 from kubesim.apiserver.status_errors import StatusError
 from kubesim.apiserver.write_options import Preconditions, WriteOptions
 from kubesim.controllers.pod_index import IndexedPod, PodIndex
+from kubesim.controllers.selector_index import SelectorIndex
 from kubesim.delayed_queue import KeyQueue
 from kubesim.virtual_time import pause
 
-__all__ = ["ChangeHandler", "ControllerBase", "ControllerContext", "ControllerWrites", "split_key"]
+__all__ = [
+    "ChangeHandler",
+    "ControllerBase",
+    "ControllerContext",
+    "ControllerWrites",
+    "SelectingController",
+    "split_key",
+]
 
 
 class ControllerWrites:
@@ -210,6 +218,23 @@ class ControllerBase(ABC):
         record = change.after or change.before
         assert record is not None
         self.queue.add(key_of(record.namespace, record.name))
+
+
+class SelectingController(ControllerBase):
+    """A controller whose own objects select pods by labels."""
+
+    selectors: SelectorIndex
+
+    def own_changed(self, change: StoreChange) -> None:
+        self.selectors.update(change)
+        self.enqueue(change)
+
+    def enqueue_selecting(self, *pods: IndexedPod | None) -> None:
+        """Enqueue all objects that select one of these pods."""
+        for pod in pods:
+            if pod is not None:
+                for key in self.selectors.matching(pod.namespace, pod.labels):
+                    self.queue.add(key)
 
 
 def split_key(key: str) -> tuple[str, str]:

@@ -8,7 +8,12 @@ from kubesim.apiserver.api_messages import Object
 from kubesim.apiserver.kind_registry import ResourceKind
 from kubesim.apiserver.object_store import StoreChange, StoredObject, key_of
 from kubesim.controllers import deployment_sizes
-from kubesim.controllers.controller_base import ChangeHandler, ControllerBase, ControllerContext, split_key
+from kubesim.controllers.controller_base import (
+    ChangeHandler,
+    ControllerContext,
+    SelectingController,
+    split_key,
+)
 from kubesim.controllers.deployment_rollout import DeploymentRollout
 from kubesim.controllers.deployment_sizes import DeploymentReplicaSets, actual_of, size_of
 from kubesim.controllers.deployment_status import (
@@ -27,24 +32,20 @@ __all__ = ["DeploymentController"]
 _decode_owned = msgspec.json.Decoder(IndexedObject).decode
 
 
-class DeploymentController(ControllerBase):
+class DeploymentController(SelectingController):
     name = "deployment-controller"
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._deployments = self.kind("apps/v1", "Deployment")
         self._replica_sets = self.kind("apps/v1", "ReplicaSet")
-        self._selectors = SelectorIndex(context.store.collection(self._deployments).ordered())
+        self.selectors = SelectorIndex(context.store.collection(self._deployments).ordered())
         self._steps = DeploymentRollout(context, self.writes)
 
     # -- which objects to reconcile
 
     def watches(self) -> Mapping[ResourceKind, ChangeHandler]:
-        return {self._deployments: self._deployment_changed, self._replica_sets: self._replica_set_changed}
-
-    def _deployment_changed(self, change: StoreChange) -> None:
-        self._selectors.update(change)
-        self.enqueue(change)
+        return {self._deployments: self.own_changed, self._replica_sets: self._replica_set_changed}
 
     def _replica_set_changed(self, change: StoreChange) -> None:
         for record in (change.before, change.after):
@@ -52,7 +53,7 @@ class DeploymentController(ControllerBase):
                 continue
             owner = _decode_owned(record.raw).controller
             if owner is None:
-                for key in self._selectors.matching(record.namespace, record.labels):
+                for key in self.selectors.matching(record.namespace, record.labels):
                     self.queue.add(key)
             elif owner.kind == self._deployments.name:
                 self.queue.add(key_of(record.namespace, owner.name))

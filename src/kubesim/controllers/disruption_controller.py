@@ -10,9 +10,13 @@ from typing import Any
 
 from kubesim.apiserver.api_messages import Object
 from kubesim.apiserver.kind_registry import ResourceKind
-from kubesim.apiserver.object_store import StoreChange
 from kubesim.common_fields import condition, format_timestamp, scaled, seconds_since
-from kubesim.controllers.controller_base import ChangeHandler, ControllerBase, ControllerContext, split_key
+from kubesim.controllers.controller_base import (
+    ChangeHandler,
+    ControllerContext,
+    SelectingController,
+    split_key,
+)
 from kubesim.controllers.pod_index import IndexedOwnerReference, IndexedPod
 from kubesim.controllers.selector_index import SelectorIndex, read_selector
 
@@ -25,26 +29,19 @@ class NoScale(Exception):  # noqa: N818 - what is missing; becomes a condition o
     """The expected number of pods is unknown; the message goes into the budget."""
 
 
-class DisruptionController(ControllerBase):
+class DisruptionController(SelectingController):
     name = "disruption-controller"
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._budgets = self.kind("policy/v1", "PodDisruptionBudget")
-        self._selectors = SelectorIndex(context.store.collection(self._budgets).ordered())
+        self.selectors = SelectorIndex(context.store.collection(self._budgets).ordered())
 
     def watches(self) -> Mapping[ResourceKind, ChangeHandler]:
-        return {self._budgets: self._budget_changed}
-
-    def _budget_changed(self, change: StoreChange) -> None:
-        self._selectors.update(change)
-        self.enqueue(change)
+        return {self._budgets: self.own_changed}
 
     def pod_changed(self, before: IndexedPod | None, after: IndexedPod | None) -> None:
-        for pod in (before, after):
-            if pod is not None:
-                for key in self._selectors.matching(pod.namespace, pod.labels):
-                    self.queue.add(key)
+        self.enqueue_selecting(before, after)
 
     async def reconcile(self, key: str) -> float | None:
         budget = self.context.read(self._budgets, *split_key(key))

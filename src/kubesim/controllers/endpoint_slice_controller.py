@@ -7,7 +7,12 @@ from kubesim.apiserver.api_messages import Object
 from kubesim.apiserver.kind_registry import ResourceKind
 from kubesim.apiserver.object_store import StoreChange, StoredObject, key_of
 from kubesim.common_fields import format_timestamp
-from kubesim.controllers.controller_base import ChangeHandler, ControllerBase, ControllerContext, split_key
+from kubesim.controllers.controller_base import (
+    ChangeHandler,
+    ControllerContext,
+    SelectingController,
+    split_key,
+)
 from kubesim.controllers.node_matching import node_of
 from kubesim.controllers.owned_objects import controller_reference
 from kubesim.controllers.pod_index import IndexedPod
@@ -23,7 +28,7 @@ _TRIGGERED = "endpoints.kubernetes.io/last-change-trigger-time"
 _MOST_ENDPOINTS = 100
 
 
-class EndpointSliceController(ControllerBase):
+class EndpointSliceController(SelectingController):
     name = "endpointslice-controller"
 
     def __init__(self, context: ControllerContext) -> None:
@@ -31,14 +36,10 @@ class EndpointSliceController(ControllerBase):
         self._services = self.kind("v1", "Service")
         self._slices = self.kind("discovery.k8s.io/v1", "EndpointSlice")
         self._nodes = self.kind("v1", "Node")
-        self._selectors = SelectorIndex(context.store.collection(self._services).ordered(), plain_labels=True)
+        self.selectors = SelectorIndex(context.store.collection(self._services).ordered(), plain_labels=True)
 
     def watches(self) -> Mapping[ResourceKind, ChangeHandler]:
-        return {self._services: self._service_changed, self._slices: self._slice_changed}
-
-    def _service_changed(self, change: StoreChange) -> None:
-        self._selectors.update(change)
-        self.enqueue(change)
+        return {self._services: self.own_changed, self._slices: self._slice_changed}
 
     def _slice_changed(self, change: StoreChange) -> None:
         record = change.after or change.before
@@ -46,10 +47,7 @@ class EndpointSliceController(ControllerBase):
             self.queue.add(key_of(record.namespace, record.labels.get(_SERVICE, "")))
 
     def pod_changed(self, before: IndexedPod | None, after: IndexedPod | None) -> None:
-        for pod in (before, after):
-            if pod is not None:
-                for key in self._selectors.matching(pod.namespace, pod.labels):
-                    self.queue.add(key)
+        self.enqueue_selecting(before, after)
 
     async def reconcile(self, key: str) -> float | None:
         service = self.context.read(self._services, *split_key(key))

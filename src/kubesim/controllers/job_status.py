@@ -153,11 +153,9 @@ def job_conclusion(job: Object, tally: JobCounts, now: datetime) -> tuple[str, s
         return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
     if (left_s := seconds_to_deadline(job, now)) is not None and left_s <= 0:
         return "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
-    return (
-        ("Complete", "CompletionsReached", "Reached expected number of succeeded pods")
-        if (_is_enough(spec, tally))
-        else None
-    )
+    if _is_enough(spec, tally):
+        return ("Complete", "CompletionsReached", "Reached expected number of succeeded pods")
+    return None
 
 
 def _is_enough(spec: Object, tally: JobCounts) -> bool:

@@ -9,13 +9,13 @@ from typing import Protocol
 
 from kubesim.apiserver.api_messages import Object, encode
 from kubesim.apiserver.kind_registry import ResourceKind
-from kubesim.apiserver.object_store import ObjectStore, StoreChange, key_of
+from kubesim.apiserver.object_store import ObjectStore, key_of
 from kubesim.apiserver.status_errors import StatusError
 from kubesim.controllers.controller_base import (
     ChangeHandler,
-    ControllerBase,
     ControllerContext,
     ControllerWrites,
+    SelectingController,
 )
 from kubesim.controllers.pod_index import IndexedOwnerReference, IndexedPod
 from kubesim.controllers.selector_index import SelectorIndex
@@ -161,21 +161,17 @@ def _sorted(value: object) -> object:
     return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
-class PodOwnerController(ControllerBase):
+class PodOwnerController(SelectingController):
     owner: tuple[str, str]
     """API version and kind of the objects that own the pods."""
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self.owner_kind: ResourceKind = self.kind(*self.owner)
-        self._selectors = SelectorIndex(context.store.collection(self.owner_kind).ordered())
+        self.selectors = SelectorIndex(context.store.collection(self.owner_kind).ordered())
 
     def watches(self) -> Mapping[ResourceKind, ChangeHandler]:
-        return {self.owner_kind: self._owner_changed}
-
-    def _owner_changed(self, change: StoreChange) -> None:
-        self._selectors.update(change)
-        self.enqueue(change)
+        return {self.owner_kind: self.own_changed}
 
     def pod_changed(self, before: IndexedPod | None, after: IndexedPod | None) -> None:
         old = before.controller if before is not None else None
@@ -188,7 +184,7 @@ class PodOwnerController(ControllerBase):
             self._enqueue_owner(after.namespace, new)
         elif before is None or old is not None or before.labels != after.labels:
             # An orphan may be anyone's, and only what can change whose it is matters.
-            for key in self._selectors.matching(after.namespace, after.labels):
+            for key in self.selectors.matching(after.namespace, after.labels):
                 self.queue.add(key)
 
     def _enqueue_owner(self, namespace: str, reference: IndexedOwnerReference) -> None:

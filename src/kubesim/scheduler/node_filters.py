@@ -239,11 +239,9 @@ def host_ports(pod: PodInfo, _: SchedulerCache) -> Check | None:
 
     def check(node: NodeInfo) -> FilterRejection | None:
         taken = (port for other in node.with_ports.values() for port in other.host_ports)
-        return (
-            _PORTS_TAKEN
-            if any(mine.clashes_with(port) for port in taken for mine in pod.host_ports)
-            else None
-        )
+        if any(mine.clashes_with(port) for port in taken for mine in pod.host_ports):
+            return _PORTS_TAKEN
+        return None
 
     return check
 

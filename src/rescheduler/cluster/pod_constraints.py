@@ -4,7 +4,7 @@ The API's JSON converts directly into these types. They are frozen and hashable,
 constraints compare equal. Nothing is validated here: an invalid selector is kept, and the rules reject the
 pod.
 
-It also adds exclusions of nodes to the node affinity of a pod, and removes them again.
+This module also defines exclusions of nodes in the node affinity of a pod, and removes them again.
 
 A replacement that must not return to a node gets, in every term of its required node affinity, one
 requirement per node: `metadata.name NotIn [node]` (Kubernetes allows only one name in each). The annotation
@@ -42,7 +42,6 @@ __all__ = [
     "encode_avoided_nodes",
     "exclusion_requirements",
     "preferred_node_term",
-    "with_exclusions",
     "without_exclusions",
 ]
 
@@ -213,15 +212,6 @@ def preferred_node_term(node: str) -> PreferredSchedulingTerm:
     return PreferredSchedulingTerm(_GREATEST_WEIGHT, NodeSelectorTerm(match_fields=(wanted,)))
 
 
-def with_exclusions(affinity: Affinity, nodes: Sequence[str]) -> Affinity:
-    """Return the affinity with the exclusions."""
-    own = exclusion_requirements(nodes)
-    required = affinity.node_affinity.required
-    if required is None:
-        return _with_terms(affinity, (NodeSelectorTerm(match_fields=own),))
-    return _with_terms(affinity, tuple(_with(term, own) for term in required.node_selector_terms))
-
-
 def without_exclusions(affinity: Affinity, annotations: Mapping[str, str]) -> Affinity:
     """Return the affinity as its owner wrote it."""
     if STEERED_BY_ANNOTATION in annotations:
@@ -246,13 +236,6 @@ def _without_preferred_node(affinity: Affinity) -> Affinity:
         return affinity
     node_affinity = msgspec.structs.replace(affinity.node_affinity, preferred=tuple(others))
     return msgspec.structs.replace(affinity, node_affinity=node_affinity)
-
-
-def _with(term: NodeSelectorTerm, own: tuple[NodeSelectorRequirement, ...]) -> NodeSelectorTerm:
-    # An empty term matches no node; with our exclusions, it would match nearly all nodes.
-    if term == NodeSelectorTerm():
-        return term
-    return msgspec.structs.replace(term, match_fields=term.match_fields + own)
 
 
 def _without(term: NodeSelectorTerm, own: tuple[NodeSelectorRequirement, ...]) -> NodeSelectorTerm:

@@ -289,11 +289,9 @@ def _validate_target(move: Move, row: int, policy: Policy, placement: Placement)
         found = node_availability(
             placement, row, source_stays=stays, open_to=open_nodes(placement.snapshot, policy)
         )
-        return (
-            None
-            if found.available
-            else Rejection(move.pod, Reason.NO_TARGET, "", availability_message(found))
-        )
+        if found.available:
+            return None
+        return Rejection(move.pod, Reason.NO_TARGET, "", availability_message(found))
     target = placement.snapshot.nodes.row.get(move.target)
     if target is None:
         return Rejection(move.pod, Reason.TARGET_UNFIT, move.target, "its target no longer exists")

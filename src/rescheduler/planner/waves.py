@@ -162,11 +162,9 @@ class WaveInteractions:
     def depends_on(self, unit: MoveUnit, others: Sequence[MoveUnit]) -> list[MoveUnit]:
         """Return the other units that the unit depends on."""
         dependency = self._dependency(unit)
-        return (
-            []
-            if dependency is _NO_DEPENDENCY
-            else [other for other in others if dependency.meets(self._namespaces(other))]
-        )
+        if dependency is _NO_DEPENDENCY:
+            return []
+        return [other for other in others if dependency.meets(self._namespaces(other))]
 
     def dependents(self, unit: MoveUnit, others: Sequence[MoveUnit]) -> list[MoveUnit]:
         """Return the other units that depend on the unit."""

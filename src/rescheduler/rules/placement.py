@@ -264,7 +264,7 @@ class Placement:
             return class_rules.fits_on(node)
 
     def load_with(self, pod: int, nodes: Indices) -> Floats:
-        """Return the load of each of these nodes with the pod on it, the higher one of cpu and memory, in %."""
+        """Return the load of each of these nodes with the pod on it: cpu or memory, the higher one, in %."""
         load = self.load[nodes] + self.snapshot.pods.load[pod]
         shares = load / np.maximum(self.snapshot.nodes.allocatable[nodes], 1)
         highest: Floats = 100 * shares[:, [CPU, MEMORY]].max(axis=1)

@@ -21,7 +21,6 @@ from rescheduler.cluster.pod_constraints import (
     PodAffinityTerm,
     SchedulingConstraints,
     encode_avoided_nodes,
-    with_exclusions,
     without_exclusions,
 )
 from rescheduler.cluster.pod_record import CLAIM_VOLUME, PodCondition, PodRecord, PodShape, PodVolume
@@ -30,6 +29,7 @@ from rescheduler.cluster.snapshot import CPU, MEMORY, PODS, Snapshot
 from rescheduler.cluster.storage_records import ClaimRecord, VolumeRecord
 from rescheduler.cluster.usage_readings import UsageReading
 from rescheduler.cluster.workload_record import WorkloadRecord
+from tests.objects import with_exclusions
 
 NODES = ["n1", "n2", "n3", "n4"]
 PODS_KEYS = ["a/p1", "a/p2", "a/p3", "b/p1", "b/p2", "c/p9"]

@@ -17,9 +17,9 @@ from rescheduler.cluster.pod_constraints import (
     avoided_nodes,
     encode_avoided_nodes,
     preferred_node_term,
-    with_exclusions,
     without_exclusions,
 )
+from tests.objects import with_exclusions
 
 NOT_A, NOT_B = (NodeSelectorRequirement("metadata.name", "NotIn", (name,)) for name in "ab")
 

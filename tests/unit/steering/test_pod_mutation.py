@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from rescheduler.api.podmigration import ControllerReference
 from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION, STEERED_BY_ANNOTATION
-from rescheduler.cluster.pod_constraints import Affinity, with_exclusions, without_exclusions
+from rescheduler.cluster.pod_constraints import Affinity, without_exclusions
 from rescheduler.rules.node_affinity import NodeLabels, node_affinity
 from rescheduler.steering.intents import Intent, IntentIndex
 from rescheduler.steering.webhook.pod_mutation import answer_review
 from tests.building import cluster
+from tests.objects import with_exclusions
 from tests.unit.steering.reviews import (
     OWNER,
     PREFERRED,

@@ -7,8 +7,6 @@ scheduling gate is set, the node affinity may become narrower.
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from kubesim.admission import field_errors, name_syntax
 from kubesim.admission.validation.pod_validation import LARGEST_INT32
 from kubesim.apiserver.api_messages import Object
@@ -153,12 +151,8 @@ def _differences(new: Object, old: Object) -> Iterator[str]:
     for field in sorted({*new, *old}):
         if new.get(field) != old.get(field):
             yield f"  {field}:"
-            yield from (f"  - {_shown(old[field])}",) if field in old else ()
-            yield from (f"  + {_shown(new[field])}",) if field in new else ()
-
-
-def _shown(value: Any) -> str:
-    return msgspec.json.encode(value, order="sorted").decode()
+            yield from (f"  - {field_errors.shown_value(old[field])}",) if field in old else ()
+            yield from (f"  + {field_errors.shown_value(new[field])}",) if field in new else ()
 
 
 _PATH = "spec.ephemeralContainers"

@@ -181,11 +181,9 @@ def sibling_not_ready(candidate: PodCandidate) -> Protection | None:
     if candidate.handover is not Handover.EVICT or candidate.is_owned_by("Job"):
         return None
     readiness = candidate.context.readiness(candidate.row)
-    return (
-        None
-        if readiness is None
-        else _out_of_order(candidate, readiness) or _one_too_many(candidate, readiness)
-    )
+    if readiness is None:
+        return None
+    return _out_of_order(candidate, readiness) or _one_too_many(candidate, readiness)
 
 
 def _out_of_order(candidate: PodCandidate, readiness: ReplicaReadiness) -> Protection | None:
@@ -226,11 +224,9 @@ def revision_pending(candidate: PodCandidate) -> Protection | None:
     if candidate.urgent or candidate.handover is not Handover.EVICT:
         return None
     revision = candidate.context.other_revision(candidate.row)
-    return (
-        Protection(f"its successor would have revision {revision}", candidate.owner_name)
-        if revision
-        else None
-    )
+    if revision:
+        return Protection(f"its successor would have revision {revision}", candidate.owner_name)
+    return None
 
 
 def _unless_urgent(find: Callable[[PodCandidate], MoveObstacle | None]) -> ProtectionCheck:

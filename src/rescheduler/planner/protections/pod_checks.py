@@ -75,11 +75,9 @@ def mirror_pod(candidate: PodCandidate) -> Protection | None:
 
 
 def daemon_set_pod(candidate: PodCandidate) -> Protection | None:
-    return (
-        Protection("its DaemonSet runs it on this node", candidate.owner_name)
-        if candidate.is_owned_by("DaemonSet")
-        else None
-    )
+    if candidate.is_owned_by("DaemonSet"):
+        return Protection("its DaemonSet runs it on this node", candidate.owner_name)
+    return None
 
 
 def finished(candidate: PodCandidate) -> Protection | None:
@@ -180,11 +178,9 @@ def recovered(candidate: PodCandidate) -> Protection | None:
 
 
 def not_safe_to_evict(candidate: PodCandidate) -> Protection | None:
-    return (
-        Protection(f'it has the annotation {_SAFE_TO_EVICT}: "false"')
-        if candidate.pod.annotations.get(_SAFE_TO_EVICT) == "false"
-        else None
-    )
+    if candidate.pod.annotations.get(_SAFE_TO_EVICT) == "false":
+        return Protection(f'it has the annotation {_SAFE_TO_EVICT}: "false"')
+    return None
 
 
 def do_not_disrupt(candidate: PodCandidate) -> Protection | None:
@@ -310,20 +306,16 @@ def priority_too_high(candidate: PodCandidate) -> Protection | None:
 
 
 def opted_out(candidate: PodCandidate) -> Protection | None:
-    return (
-        Protection(f'it has the label {RESCHEDULING_LABEL}: "disabled"')
-        if candidate.pod_class.labels.get(RESCHEDULING_LABEL) == "disabled"
-        else None
-    )
+    if candidate.pod_class.labels.get(RESCHEDULING_LABEL) == "disabled":
+        return Protection(f'it has the label {RESCHEDULING_LABEL}: "disabled"')
+    return None
 
 
 def excluded_by_selector(candidate: PodCandidate) -> Protection | None:
     selector = candidate.policy.excluded_pod_selector
-    return (
-        Protection(f"it matches excludedPodSelector {selector}")
-        if selector.matches(candidate.pod_class.labels)
-        else None
-    )
+    if selector.matches(candidate.pod_class.labels):
+        return Protection(f"it matches excludedPodSelector {selector}")
+    return None
 
 
 def gated(candidate: PodCandidate) -> Protection | None:
@@ -368,11 +360,9 @@ def local_storage(candidate: PodCandidate) -> Protection | None:
 
 def volume_unknown(candidate: PodCandidate) -> Protection | None:
     claim = unknown_claim(candidate.pod_class, candidate.snapshot.storage)
-    return (
-        Protection(f"its claim {claim}, or the volume of that claim, does not exist", claim)
-        if claim
-        else None
-    )
+    if claim:
+        return Protection(f"its claim {claim}, or the volume of that claim, does not exist", claim)
+    return None
 
 
 def claim_shared(candidate: PodCandidate) -> Protection | None:
