@@ -130,8 +130,7 @@ def _move_record(migration: Migration) -> MoveRecord:
 
 
 def observed_pod_failures(migration: Migration) -> Iterator[tuple[str, str]]:
-    """Yield the uids of pods, each with a node on which it failed, as far as this migration has observed
-    it."""
+    """Yield the uids of pods, each with a node on which this migration saw it fail."""
     status = migration.status
     if not traits_of(migration.spec.strategy).recovers or status.started_at is None:
         return
@@ -160,8 +159,7 @@ def pods_on_unknown_nodes(pods: PodTable) -> Iterator[str]:
 
 
 _SETTLING_S = 600.0
-"""How long the value of a node may include a pod that has left: the time of a move and the range of a
-query."""
+"""How long the value of a node may include a pod that left: the time of a move and of a query."""
 
 
 def _with_metrics(
@@ -293,8 +291,7 @@ class ClusterState:
         self._migrations.remove(key)
 
     def apply_usage(self, pods: UsageByName) -> None:
-        """Set what pods use, by key. These readings replace all earlier ones; other pods count as not
-        measured."""
+        """Set the usage of pods, by key. It replaces all earlier readings; other pods are not measured."""
         self._pods.measure(pods)
 
     def apply_custom_metrics(self, metrics: tuple[MetricReadings, ...]) -> None:
@@ -311,8 +308,7 @@ class ClusterState:
         self._storage.remove(kind, key)
 
     def freeze(self, now_s: float, *, staleness_s: float = 0.0, assumptions: Iterable[str] = ()) -> Snapshot:
-        """Return a snapshot; `assumptions` are those of the source of the records, to which ours are
-        added."""
+        """Return a snapshot; `assumptions` are those of the source of the records; ours are added."""
         rows, templates = self._pods, self._pods.templates
         numbers = rows.gathered()
         shared = templates.rows().take(numbers["template"])

@@ -112,8 +112,7 @@ def in_maintenance(node: NodeRecord) -> bool:
 
 
 def maintenance_requester(node: NodeRecord) -> str:
-    """Return the user who drains the node, if it is annotated. This is a hint, which every client may
-    write."""
+    """Return the annotated user who drains the node: a hint that every client may write."""
     return node.annotations.get(REQUESTED_BY_ANNOTATION, "")[:_MAX_REQUESTER] if in_maintenance(node) else ""
 
 
@@ -270,8 +269,7 @@ SIGNAL_GONE: Final = "SignalGone"
 """The reason of our condition on a node that we cordoned and that no longer gives the signal."""
 
 _HELD_S: Final = 300.0
-"""How long such a node stays cordoned, so that a signal that comes and goes does not move pods back and
-forth."""
+"""How long such a node stays cordoned, so that an intermittent signal does not move pods back and forth."""
 
 
 def held_until(node: NodeRecord, now_s: float) -> float:

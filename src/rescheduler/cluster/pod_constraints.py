@@ -227,8 +227,7 @@ def without_exclusions(affinity: Affinity, annotations: Mapping[str, str]) -> Af
 
 
 def _without_preferred_node(affinity: Affinity) -> Affinity:
-    """Return the affinity without the preferred node that rescheduler added, which is always the last
-    term."""
+    """Return the affinity without the preferred node that rescheduler added, always the last term."""
     *others, last = affinity.node_affinity.preferred or (None,)
     if last is None or len(last.preference.match_fields) != 1:
         return affinity

@@ -105,8 +105,7 @@ class PodShape(msgspec.Struct, frozen=True, gc=False):
     grace_period_s: int | None = None
     host_network: bool = False
     host_access: str = ""
-    """The field that gives it access to its host, for messages; empty if none does. Volumes are not
-    included."""
+    """The field that gives it access to its host, as a message, or empty. Volumes are not included."""
     readiness_gates: tuple[str, ...] = ()
     scheduling_gates: tuple[str, ...] = ()
     resource_claims: tuple[str, ...] = ()

@@ -100,8 +100,7 @@ def pod_requests(
     pod_granted: GrantedResources | None = None,
     resize_infeasible: bool = False,
 ) -> Resources:
-    """Return the requests of a new pod or, with `granted` (by container), those that count for a running
-    pod."""
+    """Return the requests of a new pod or, with `granted` (by container), of a running pod."""
     of_pod = pod_granted or GrantedResources()
     if granted is None:
         total = _over_containers(pod, lambda container: container.requests)

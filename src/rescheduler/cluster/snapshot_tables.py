@@ -154,8 +154,7 @@ class PodRows:
         """The keys when they were last sorted."""
         self._added: dict[str, None] = {}
         self._removed: dict[str, None] = {}
-        """The changes since then; dicts instead of sets, to keep the order, because most keys arrive
-        sorted."""
+        """The changes since then; dicts, not sets, to keep the order, because most keys arrive sorted."""
 
     def put(self, pod: PodRecord) -> None:
         slot = self._slots.get(pod.key)
@@ -248,8 +247,7 @@ class PodRows:
         self.templates.drop(template)
 
     def _note_membership(self, key: str, opposite: dict[str, None], changed: dict[str, None]) -> None:
-        """Record that a key was added or removed; one that was both is unchanged, but may have another
-        slot."""
+        """Record that a key was added or removed; one that was both may have another slot."""
         self._order = None
         if key in opposite:
             del opposite[key]
@@ -270,8 +268,7 @@ def _used(used: UsageReading | None, created_s: int) -> tuple[int, int]:
 
 
 class SortedKeyIndex(Mapping[str, int]):
-    """A mapping over the sorted keys, without a dict: snapshots are made often, and few keys are looked
-    up."""
+    """A mapping over the sorted keys, without a dict: snapshots are made often, with few lookups."""
 
     __slots__ = ("_keys",)
 

@@ -308,8 +308,7 @@ class HotNodeHistory:
 
 
 def hot_subject(strategy: str, profile: int, node: str) -> Hashable:
-    """Return the key under which a hot node is counted: by strategy and profile, whose thresholds may
-    differ."""
+    """Return the key under which a hot node is counted: thresholds differ by strategy and profile."""
     return (strategy, node) if not profile else (strategy, profile, node)
 
 

@@ -1,5 +1,4 @@
-"""Define when and how often pods may move: windows, moves per hour, and the annotations that restrict
-both."""
+"""Define when and how often pods may move: windows, moves per hour, and annotations for both."""
 
 import re
 from collections.abc import Iterable

@@ -142,8 +142,7 @@ class Rescheduler:
 
     @property
     def is_broken(self) -> bool:
-        """Return whether executing has failed because of a bug; then leaving `executing()` raises the
-        error."""
+        """Return whether executing failed because of a bug; then leaving `executing()` raises the error."""
         return any(task.done() for task in self._leading)
 
     @property
@@ -175,8 +174,7 @@ class Rescheduler:
                 await once(ended)
 
     async def _lead_once(self, ended: asyncio.Event, beside: WhileLeading) -> None:
-        """Lead until the Lease is lost or `ended` is set; `beside` starts after executing and ends before
-        it."""
+        """Lead until the Lease is lost or `ended` is set; `beside` runs within the execution."""
         controller = self._controller()
         async with controller.running():
             self.controller = controller

@@ -186,8 +186,7 @@ def build_undo_plan(
 
 
 class _MoveBack:
-    """Proposes to move each pod back, in the order of the history; the planner finds the order of
-    execution."""
+    """Proposes to move each pod back, in the order of the history; the planner reorders the moves."""
 
     name: ClassVar[str] = MANUAL
 

@@ -319,8 +319,7 @@ def _condition_manifest(node: NodeRecord, condition: NodeCondition, now: datetim
 
 
 def empty_condition(node: NodeRecord, state: NodeInMaintenance, now: datetime) -> Object | None:
-    """Return the condition to write, or None if the node has it already, so that not every check is a
-    write."""
+    """Return the condition to write; None if the node has it, so that not every check is a write."""
     wanted = _progress_condition(state)
     return None if _is_set(node, wanted) else _condition_manifest(node, wanted, now)
 

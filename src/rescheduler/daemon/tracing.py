@@ -41,8 +41,7 @@ _SENT_AGAIN: Final = timedelta(minutes=5)
 _RECOGNISED: Final = timedelta(milliseconds=5)
 """The longest time in which a new leader recognises, without a request, a step that was made before."""
 _UNRECORDED_AFTER: Final = frozenset({MigrationStep.MARKING, MigrationStep.PLACING})
-"""After these steps, the status may be behind the migration; the next steps are recognised from the
-cluster."""
+"""After these steps, the status may be behind the migration; the cluster shows the next steps."""
 _MAX_TEXT: Final = 1000
 _MAX_TIME: Final = datetime(2200, 1, 1, tzinfo=UTC)
 """Nanoseconds since 1970 must fit into 64 bits, whatever a user wrote into a status."""

@@ -47,8 +47,7 @@ class RevalidationOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RevalidationResult:
-    """The planner's result for the move now: whether it is still good, by which handover, and to which
-    node."""
+    """The planner's result for the move now: is it good, by which handover, to which node."""
 
     answer: RevalidationOutcome
     handover: Handover = Handover.AUTO

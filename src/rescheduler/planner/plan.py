@@ -187,8 +187,7 @@ _MAIN_RESOURCES = ("cpu", "memory")
 
 
 def node_load_changes(snapshot: Snapshot, after: Ints) -> tuple[NodeLoadChange, ...]:
-    """Return the loads of all nodes before and after; `after` is [node, resource], like the snapshot's
-    loads."""
+    """Return the loads of all nodes before and after; `after` is [node, resource]."""
     nodes = snapshot.nodes
     before = percent_of_allocatable(nodes.load, nodes.allocatable).tolist()
     has = (nodes.allocatable > 0).tolist()

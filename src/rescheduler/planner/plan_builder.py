@@ -1,5 +1,4 @@
-"""Build the plan of one check, and validate moves of an older plan. Both are pure: equal input gives equal
-results."""
+"""Build the plan of one check, and validate moves of an older plan. Both are pure."""
 
 import contextlib
 from collections.abc import Hashable, Iterable, Iterator, Sequence

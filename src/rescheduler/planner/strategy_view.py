@@ -268,8 +268,7 @@ class PlanView:
         return Rejection(record.key, Reason.NAMESPACE_HELD, record.namespace, detail)
 
     def _spent(self, pod: int) -> Rejection | None:
-        """Return the rejection if the hourly limit is reached, including the moves that are already
-        planned."""
+        """Return the rejection if the hourly limit is reached, including planned moves."""
         spent = None if self._urgent else self._draft.allowance.spent(pod)
         if spent is None:
             return None

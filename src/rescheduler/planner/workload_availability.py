@@ -1,5 +1,4 @@
-"""Find the effects of a move on other pods: disruption budgets, ready replicas, StatefulSet order,
-preemption."""
+"""Find the effects of a move on other pods: budgets, ready replicas, StatefulSet order, preemption."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -242,8 +241,7 @@ class Preemption:
         return int(placed.min()) if len(placed) else 0
 
     def _could_preempt(self, row: int) -> bool:
-        """Return whether any pod has a lower priority. In most clusters none has, so this check is done
-        first."""
+        """Return whether any pod has a lower priority. Usually none has, so this is checked first."""
         pods = self._snapshot.pods
         return int(pods.priority[row]) > self._least and not pods.records[row].shape.never_preempts
 

@@ -70,8 +70,7 @@ class RetryAllowance:
 
 @dataclass(frozen=True, slots=True)
 class MalformedRetries:
-    """An invalid annotation. It allows nothing, not even the default, because a value such as `"off"` asks
-    for none."""
+    """An invalid annotation. It allows nothing, not even the default, because `"off"` asks for none."""
 
     kind: str
     key: str

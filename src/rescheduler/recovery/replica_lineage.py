@@ -35,8 +35,7 @@ __all__ = [
 
 
 CARRIED_OVER: Final = "carried-over"
-"""The name of the lineage from kse-rescheduler, which has one per workload: the first failing pod continues
-it."""
+"""The one lineage per workload from kse-rescheduler: the first failing pod continues it."""
 
 _COMPLETION_INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
 _REVISION_LABELS: Final = ("pod-template-hash", "controller-revision-hash")

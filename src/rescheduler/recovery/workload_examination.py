@@ -1,5 +1,4 @@
-"""Examine all pods of one ledger together: which of them fail, what to do about each, and which have
-recovered."""
+"""Examine all pods of one ledger together: which fail, what to do about each, and which recovered."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,4 @@
-"""NodeAffinity: the node selector (every label) and required node affinity (any term); node labels as
-columns."""
+"""NodeAffinity: the node selector (every label) and required node affinity (any term)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -176,8 +175,7 @@ def _wanted_nodes(labels: Labels, required: NodeSelector | None, node_labels: No
 
 
 def reached_nodes(required: NodeSelector | None, node_labels: NodeLabels) -> Flags:
-    """Return [node]: the volume can be reached from it. Conditions on node names count as met, as volumes
-    don't have any."""
+    """Return [node]: the volume can be reached from it. Conditions on node names count as met."""
     if required is None:
         return np.ones(len(node_labels), np.bool_)
     return _any_term(required.node_selector_terms, node_labels, by_name=False)

@@ -19,8 +19,7 @@ _MEBIBYTE = 2**20
 def node_resources_fit(
     pod_class: PodClass, free: Ints, allocatable: Ints, names: tuple[str, ...]
 ) -> "ResourcesFit":
-    """Return the check for these requests; `free` is [resource, node] now, `allocatable` is [node,
-    resource]."""
+    """Return the check for these requests; `free` is [resource, node], `allocatable` [node, resource]."""
     columns = [*_ALWAYS_FIRST, *range(len(_ALWAYS_FIRST), len(names))]
     asked = tuple((column, int(pod_class.asks[column])) for column in columns if pod_class.asks[column] > 0)
     return ResourcesFit(asked, free, allocatable, names)

@@ -40,8 +40,7 @@ __all__ = ["Placement", "RuleSet"]
 
 
 class RuleSet:
-    """All scheduler rules. The rules of a pod class are built once; moves change the counts that they
-    read."""
+    """All scheduler rules. Those of a pod class are built once; moves change the counts that they read."""
 
     def __init__(self, snapshot: Snapshot, positions: PodPositions, free: Ints) -> None:
         self._snapshot = snapshot
@@ -232,8 +231,7 @@ class Placement:
         return found
 
     def fits_another(self, pod: int) -> Flags:
-        """Return [node]: one more pod like it fits there now, beside it and its copies. Its own node may
-        fit."""
+        """Return [node]: one more pod like it fits there now, perhaps on its own node, too."""
         return self._rule_set.class_rules(pod).fits()
 
     def static_fits(self, pod: int) -> Flags:

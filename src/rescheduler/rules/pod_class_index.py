@@ -36,8 +36,7 @@ class AffinityTerm:
 
 
 class UnparsedAffinityTerm(NamedTuple):
-    """A term as written in a pod, with the pod's values that it depends on, so that equal terms mean the
-    same."""
+    """A term as written, with the values of the pod that it depends on: equal terms mean the same."""
 
     term: PodAffinityTerm
     namespace: str

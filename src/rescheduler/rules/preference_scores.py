@@ -64,8 +64,7 @@ class NodeScores:
 
 
 def lower_is_better(preference: Preference, raw: Floats, among: Flags) -> NodeScores:
-    """Return the scores of a preference for low values: `DefaultNormalizeScore` with reverse, `raw` from
-    0."""
+    """Return scores that prefer low values: `DefaultNormalizeScore` with reverse, `raw` from 0."""
     return NodeScores(preference, -raw, MAX_NODE_SCORE - _share_of_most(raw, among))
 
 
@@ -183,8 +182,7 @@ class ClassPreferences:
         ]
 
     def _terms(self) -> Iterator[tuple[AffinityTerm, int, Iterable[int]]]:
-        """Yield the terms of the class with the classes that they select, and terms of others that select
-        it."""
+        """Yield the terms of the class with the classes that they select, and terms that select it."""
         for written, weight in preferred_terms(self._class.affinity):
             try:
                 term = UnparsedAffinityTerm.by(self._class, written).read()

@@ -101,8 +101,7 @@ def volume_binding(
     pod: str,
     uid: str,
 ) -> StaticCheck | None:
-    """Build the check; claims of ephemeral volumes must be owned by this `pod` (`namespace/name`) and
-    `uid`."""
+    """Build the check; `pod` (`namespace/name`) with `uid` must own ephemeral claims."""
     known = [claim for claim in claims if claim.record is not None or claim.is_ephemeral]
     if not known:  # volume restrictions have already refused the pod if the others are missing
         return None

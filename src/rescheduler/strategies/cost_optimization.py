@@ -132,8 +132,7 @@ def _is_due_to_cordon(view: View, pod: int, node: int, rule: SchedulerRule) -> b
 
 
 _LATE = 1.0
-"""How much room, in average nodes, the choice of a target gives up so that it is emptied last instead of
-first."""
+"""How much room, in average nodes, a target may lose so that it is emptied last instead of first."""
 _TINY = 1e-9
 
 
@@ -206,8 +205,7 @@ class _Consolidation:
         """Pod classes without a target. They won't get one later, because moves only take room."""
 
     def proposals(self, started: Sequence[int]) -> Iterator[Proposal | NodeProposal]:
-        """Propose nodes that earlier plans started to empty first: a node that is half empty saves
-        nothing."""
+        """Propose started nodes first, because a node that is half empty saves nothing."""
         for node in (*started, *self.order):
             if self.view.room <= 0:
                 return
@@ -304,8 +302,7 @@ def _consolidation_order(view: View, prices: Floats, removed: Flags) -> list[int
 
 
 def _ceilings(view: View) -> dict[int, Floats]:
-    """Return the maximum load of a target, by resource: [node]. It is the threshold if ResourceOptimization
-    is enabled."""
+    """Return the maximum load of a target, by resource: [node]. With ResourceOptimization, the threshold."""
     percent = {CPU: 100.0, MEMORY: 100.0}
     if "ResourceOptimization" in view.policy.enabled_strategies:
         percent = {CPU: view.policy.cpu_threshold, MEMORY: view.policy.memory_threshold}

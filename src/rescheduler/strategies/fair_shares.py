@@ -38,8 +38,7 @@ NOTHING_QUEUED = QueuedMigrations({})
 
 
 def reserved_slots(slots: int) -> int:
-    """Return how many moves of a check are reserved for others if failing pods, or less urgent moves, could
-    use them all."""
+    """Return how many moves of a check failing pods, or less urgent moves, leave to others."""
     return (slots + 1) // 2
 
 

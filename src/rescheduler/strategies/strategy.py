@@ -65,8 +65,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class NodeProposal:
-    """A proposal to cordon a node, or to uncordon one that we cordoned. Once accepted, a node to cordon is no
-    target."""
+    """A proposal to cordon a node, or to uncordon one that we cordoned. A node to cordon is no target."""
 
     node: int
     change: NodeChange
@@ -194,8 +193,7 @@ class Strategy(Protocol):
 
 @runtime_checkable
 class HotNodeStrategy(Protocol):
-    """A strategy that acts only on nodes that were too hot for several checks; it reports the hot nodes of
-    each check."""
+    """A strategy that acts only on nodes that were too hot for several checks."""
 
     def too_hot(self, view: View) -> Flags:
         """Return [node]: is too hot now."""

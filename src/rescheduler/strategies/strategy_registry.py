@@ -113,8 +113,7 @@ def _strategy(name: str, added: dict[str, EntryPoint], policy: Policy) -> Strate
 
 
 class UnusableStrategy:
-    """Replaces a plugin that can't be loaded, and raises the error when it is asked, so that the planner
-    reports it."""
+    """Replaces a plugin that can't be loaded: it raises the error, which the planner reports."""
 
     name: ClassVar[str] = ""
 
@@ -168,8 +167,7 @@ PLUGIN_TIMEOUT_S: Final = 60.0
 """How long a plugin may run when it is asked for proposals."""
 
 _hung: Final[set[str]] = set()
-"""The strategies that took longer. They stay here until the process ends, because their code does not
-change."""
+"""The strategies that took longer, until the process ends, because their code does not change."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

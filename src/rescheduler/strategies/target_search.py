@@ -247,8 +247,7 @@ _RULES_ABOUT_OTHER_PODS = frozenset(
 """Rules by which a pod on a node can keep another pod away."""
 _NODES_TRIED = 20
 _DISPLACED_PODS_TRIED = 8
-"""How many pods to try per node, the smallest first. Both limits bound the time: if so many can't help, the
-next rarely can."""
+"""How many pods to try per node, the smallest first. Both limits bound the time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,8 +169,7 @@ class SharedPodMetadata(NamedTuple):
 
 
 class SharedMetadataReader:
-    """Reads labels one by one, because two labels of a StatefulSet's pod differ from those of its other
-    pods."""
+    """Reads labels one by one, because each pod of a StatefulSet has two labels of its own."""
 
     def __init__(self) -> None:
         self._labels: DecodeCache[bytes, tuple[str, str]] = DecodeCache(_label)

@@ -1,5 +1,4 @@
-"""Describe the access to one cluster: its address, the certificates to trust, and the credentials to
-present."""
+"""Describe the access to one cluster: address, trusted certificates, and credentials."""
 
 import base64
 import ssl

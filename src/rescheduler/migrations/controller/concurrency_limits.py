@@ -129,8 +129,7 @@ class ConcurrencyLimits:
         return not self.exceeded(claims)
 
     def _fits_alone(self, claim: SlotClaim) -> bool:
-        """Return the same for one migration; this is called for every waiting migration, so it must be
-        fast."""
+        """Return the same for one migration; called for every waiting migration, so it is fast."""
         policy = self._runtime.current.policy
         if self.is_full:
             return False

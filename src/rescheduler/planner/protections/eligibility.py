@@ -91,8 +91,7 @@ def tolerates_own_cordon(candidate: PodCandidate) -> Protection | None:
 
 
 def _is_evicted_unsteered(candidate: PodCandidate) -> bool:
-    """Return whether the scheduler alone would choose the node of the replacement, and that is not
-    allowed."""
+    """Return whether no webhook steers the replacement of this evicted pod, which is not allowed."""
     is_allowed = candidate.context.steered or candidate.policy.allow_unsteered
     return candidate.handover is Handover.EVICT and not is_allowed
 

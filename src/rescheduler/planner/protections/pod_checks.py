@@ -203,8 +203,7 @@ def do_not_disrupt(candidate: PodCandidate) -> Protection | None:
 
 
 def prefers_no_eviction(candidate: PodCandidate) -> Protection | None:
-    """Refuse a move that isn't urgent if the annotation is set; drains move such a pod, as descheduler
-    does."""
+    """Refuse a move that isn't urgent if the annotation is set; a drain moves the pod."""
     if candidate.urgent or _PREFER_NO_EVICTION not in candidate.pod.annotations:
         return None
     return Protection(f"it has the annotation {_PREFER_NO_EVICTION}")

@@ -125,8 +125,7 @@ class OwnerTrees:
         return None if item is None else self._records.workload(item, kind)
 
     def excludes_nodes_itself(self, pod: PodRecord) -> bool:
-        """Return whether the workload's own pod template has the annotation about avoided nodes, so that it
-        is not ours."""
+        """Return whether the annotation about avoided nodes comes from the workload's own template."""
         if pod.owner is None:
             return True
         item = self.item(pod.owner.kind, f"{pod.namespace}/{pod.owner.name}")

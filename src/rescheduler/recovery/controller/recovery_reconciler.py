@@ -181,8 +181,7 @@ class RecoveryReconciler:
         self._remover = PodRemover(client, cluster.watched)
 
     async def reconcile(self, key: str) -> tuple[WorkloadExamination | None, float | None]:
-        """Return the examination, and when to examine the tree again if nothing changes. Raises
-        `KubeError`."""
+        """Return the examination, and when to repeat it if nothing changes. Raises `KubeError`."""
         if not self._runtime.current.may_act:
             # No event reports when acting is allowed again.
             seen = self._examine(key)

@@ -60,8 +60,7 @@ class BalancingProblem:
         return threshold > 0 and self.load_model.is_inside(threshold, self.receives)
 
     def bundles(self) -> Iterator[MoveBundle]:
-        """Yield bundles to propose, in order. Bundles that don't fit come last, so that the plan reports
-        why."""
+        """Yield bundles to propose, in order. Those that don't fit come last, to report why."""
         if not self.resources or not self.receives.any() or self.view.room <= 0 or self.is_balanced:
             return
         pods, targets = self._tried_out()

@@ -35,8 +35,7 @@ __all__ = [
 
 
 _MAX_MULTIPLICATIONS = 2**17
-"""The most multiplications per product: OpenBLAS, which numpy uses, splits products twice as large among
-threads."""
+"""The most multiplications per product: OpenBLAS, which numpy uses, splits larger ones among threads."""
 
 
 def matrix_product(left: Floats, right: Floats) -> Floats:

@@ -223,8 +223,7 @@ def swap_pods(assignment: Assignment) -> None:
 
 
 def _swap_round(assignment: Assignment, pods_by_node: "_PodsByNode", exhausted: Flags) -> bool:
-    """Swap pods for one round, and return whether any were swapped. Nodes that found no swap are marked in
-    `exhausted`."""
+    """Swap pods for one round; return whether any were. Mark nodes without a swap in `exhausted`."""
     load_model = assignment.load_model
     swapping_nodes, (pods, others, gains) = _promising(assignment, pods_by_node, ~exhausted)
     exhausted[swapping_nodes] = True
@@ -284,8 +283,7 @@ def _best_of(assignment: Assignment, pods_by_node: "_PodsByNode", swapping_nodes
 
 
 def _partners(assignment: Assignment, usable: Flags, swapping_nodes: Indices) -> tuple[Indices, Floats]:
-    """Return [node, partner]: the nodes whose load differs most from each, and by how much; 0 means no
-    partner."""
+    """Return [node, partner]: the nodes that differ most from each, and by how much; 0 for none."""
     deviation, sheds = assignment.load_model.deviation, assignment.bounds.sheds
     apart = over_resources(np.square(deviation[swapping_nodes][:, None] - deviation))
     apart[:, ~usable] = 0.0

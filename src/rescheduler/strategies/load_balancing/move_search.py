@@ -121,8 +121,7 @@ WORTH_RELAXING = 0.1
 RELAXATIONS = (0.05, 0.03, 0.01)
 """The shares of the moves that are undone in each relaxation."""
 DEPTH = 12
-"""The largest number of moves that are undone together in small clusters; each smaller number is tried,
-too."""
+"""The most moves that are undone together in small clusters; smaller numbers are tried, too."""
 MOST_MOVES = 12
 MOST_CHOICES = 8_000
 """The largest number of pods times nodes for which all moves are considered together."""

@@ -43,8 +43,7 @@ class MakeRoom:
         self._only = only
         self._has_block = False
         self._without_room: dict[tuple[tuple[int, int], ...], int] = {}
-        """The state of the placement in which no room was found, by class and priority of the pods of a
-        unit."""
+        """The state of the placement without room for a unit, by class and priority of its pods."""
         self._failures: Counter[str] = Counter()
         """How many different units found no room, by namespace."""
         self._most_failures = _MOST_FAILURES

@@ -213,8 +213,7 @@ class _Attempt:
     def _clear(
         self, demand: RoomDemand, node: int, most: int, reserved: frozenset[int]
     ) -> list[tuple[int, int]] | None:
-        """Return at most `most` moves, in order, after which the demand fits on the node; None if not
-        found."""
+        """Return at most `most` moves, in order, after which the demand fits on the node, or None."""
         for leavers in islice(self._sets_of_leavers(demand, node, most), self._limits.sets_per_node):
             pods = [pod for unit in leavers for pod in unit]
             relocation = _Relocation(reserved, demand.max_priority, partial(demand.fits_on, node))
@@ -345,8 +344,7 @@ class _Attempt:
     def _must_leave(
         self, demand: RoomDemand, node: int, units: Sequence[PodUnit]
     ) -> frozenset[PodUnit] | None:
-        """Return the units that must leave, because each alone forbids the node; None if other pods forbid
-        it, too."""
+        """Return the units that each alone forbid the node; None if other pods forbid it, too."""
         placement = self._view.placement
         home = {pod: int(placement.position[pod]) for unit in units for pod in unit}
         with placement.trial():

@@ -37,8 +37,7 @@ __all__ = [
 ]
 
 DomainSizes = tuple[tuple[int, bool, int], ...]
-"""(pods, open, domains): how many domains have this number of pods, and whether they can take more.
-Sorted."""
+"""(pods, open, domains): how many domains have so many pods, and can they take more. Sorted."""
 
 
 def domain_sizes_of(domains: Iterable[tuple[int, bool, int]]) -> DomainSizes:
