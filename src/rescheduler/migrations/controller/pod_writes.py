@@ -77,9 +77,10 @@ class CopyCreator:
     async def mark(self, observation: Observation, patch: Patch) -> PodRecord:
         """Mark the source. The answer is a live read, too: the copy that is created next is made of it."""
         source = await self._client.patch(PODS.as_json, observation.migration.pod_key, patch)
-        while len(self._marked) >= _MAX_MARKED:
-            del self._marked[next(iter(self._marked))]
-        self._marked[source["metadata"]["uid"]] = source, loop_s()
+        if observation.migration.status.handover is not Handover.EVICT:
+            while len(self._marked) >= _MAX_MARKED:
+                del self._marked[next(iter(self._marked))]
+            self._marked[source["metadata"]["uid"]] = source, loop_s()
         return self._watched.learn_pod(source)
 
     async def _live_source(self, migration: Migration) -> Object:
@@ -180,8 +181,8 @@ class CopyCreator:
             return None
         if migration.status.handover is Handover.COPY or owner is None:
             return source, None
-        # The cache will do: if it is behind, the copy is made of the template that the source has, too, and
-        # the scheduling gate holds it until the cache shows what the ReplicaSet has become.
+        # The cache will do: the copy is compared with its source, which was read live, and it is rolled back
+        # when the cache shows what has become of the ReplicaSet (decision 38).
         replica_set = self._watched.workloads["ReplicaSet"].get(f"{migration.namespace}/{owner.name}")
         if replica_set is None or replica_set["metadata"]["uid"] != owner.uid:
             return Wait(observation.now + _INFORMER_DELAY, f"{owner.kind} {owner.name} no longer exists")
