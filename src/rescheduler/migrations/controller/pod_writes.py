@@ -34,6 +34,7 @@ __all__ = [
     "lacks_permission",
     "mark_source_patch",
     "nominate_node_patch",
+    "offer_for_adoption_patch",
     "protect_source_patch",
     "release_target_patches",
     "remove_gate_patch",
@@ -253,6 +254,11 @@ def request_budget_sync_patch(uid: str, value: str) -> Patch:
     return merge_patch({"metadata": {"uid": uid, "annotations": {SYNC_REQUESTED_ANNOTATION: value}}})
 
 
+def offer_for_adoption_patch(migration: Migration, uid: str) -> Patch:
+    owners = [{"uid": migration.uid, "controller": False}]
+    return strategic_patch({"metadata": {"uid": uid, "ownerReferences": owners}})
+
+
 def return_to_owner_patch(migration: Migration, uid: str, owner: ControllerReference) -> Patch:
     """Return the patch that restores the copy's former owner, so that it is garbage collected."""
     reference = msgspec.to_builtins(owner) | {"controller": False, "blockOwnerDeletion": False}
@@ -263,16 +269,22 @@ def return_to_owner_patch(migration: Migration, uid: str, owner: ControllerRefer
 def release_target_patches(migration: Migration, target: PodRecord, now: datetime) -> list[Patch]:
     """Return the patches that release the successor: the first that the server accepts does.
 
-    They name no version, so that nothing delays the adoption. Other clients may have left no room for
-    annotations, and a policy may refuse labels: the ReplicaSet must be able to adopt the copy all the same.
+    They name no version, so that nothing delays the adoption, but the ReplicaSet that the copy must still
+    name. Other clients may have left no room for annotations, and a policy may refuse labels: the ReplicaSet
+    must be able to adopt the copy all the same.
     """
     original = labels_and_names.original_pod_name(migration.spec.pod.name, target.annotations)
     labels = labels_and_names.migration_labels(migration, MigrationLabelStatus.COMPLETED)
     annotations: dict[str, Any] = labels_and_names.copy_annotations(migration, original, now)
     no_longer = dict.fromkeys({SYNC_REQUESTED_ANNOTATION} & target.annotations.keys())
     least: dict[str, Any] = {"uid": target.uid}
-    if any(owner.uid == migration.uid for owner in target.owners):
+    owners = {owner.uid for owner in target.owners}
+    if migration.uid in owners:
         least["ownerReferences"] = [_DELETE | {"uid": migration.uid}]
+        if migration.status.owner is not None and migration.status.owner.uid in owners:
+            # It changes nothing of a reference that is there. If it is gone, this would be one without a kind
+            # and a name, which the server refuses.
+            least["ownerReferences"].append({"uid": migration.status.owner.uid})
     versions = [
         least | {"labels": labels, "annotations": annotations | no_longer},
         least | {"labels": labels, "annotations": no_longer},
