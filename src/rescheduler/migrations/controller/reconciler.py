@@ -202,9 +202,14 @@ class Reconciler:
             await self._revalidator.prepare(observation.migration)
             was_read = reads_source(observation, decision)
             observation, decision = self._decided_live(observation, nodes=nodes, **confirmed)
-            if not was_read and is_irreversible(observation, decision) and reads_source(observation, decision):
+            if (
+                not was_read
+                and is_irreversible(observation, decision)
+                and reads_source(observation, decision)
+            ):
                 # It is not to be evicted any more, so no precondition takes the place of the read.
-                await self._watched.read_pod(observation.migration.pod_key, observation.migration.spec.pod.uid)
+                migration = observation.migration
+                await self._watched.read_pod(migration.pod_key, migration.spec.pod.uid)
                 observation, decision = self._decided_live(observation, nodes=nodes, **confirmed)
         if ends_rollback_without_copy(observation, decision):
             await self._live_reads.read_copy(observation.migration)

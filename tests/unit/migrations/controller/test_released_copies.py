@@ -55,9 +55,13 @@ async def test_a_copy_is_adopted_although_a_policy_refuses(make_moves, connect, 
         pytest.param("Orphan", True, id="without its pods"),
     ],
 )
-async def test_a_replica_set_deleted_right_after_the_eviction(make_moves, connect, server, propagation, stays):
-    """No watch has reported that when the copy is released, but the garbage collector knows it. The copy
-    must keep an owner: our own admission policy lets no owner be added to a pod that is no copy."""
+async def test_a_replica_set_deleted_right_after_the_eviction(
+    make_moves, connect, server, propagation, stays
+):
+    """No watch has reported that when the copy is released, but the garbage collector knows it.
+
+    The copy must keep an owner: our own admission policy lets no owner be added to a pod that is no copy.
+    """
     moves = await make_moves(nodes=3)
     sandbox = moves.sandbox
     await sandbox.replica_set(2)
