@@ -189,7 +189,7 @@ async def test_room_of_a_replacement_is_not_given_away(make_moves: MakeMoves, is
 
         await moves.until_pods(is_evicted)
         pods = rescheduler.cluster.watched.pods
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (found := pods.get(sandbox.key("web-0"))) is not None and found.uid == uid:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         refused = await asked()
