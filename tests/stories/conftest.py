@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -36,6 +37,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.fixture
 def cluster_kind(request: pytest.FixtureRequest) -> str:
     return kind_of(request.node)
+
+
+@pytest.fixture
+def at_once(cluster_kind: str) -> timedelta:
+    """How long something takes that waits for nothing: on the control plane, other processes share the
+    processors. A controller that misses a change tries again after half a minute at the earliest."""
+    return timedelta(seconds=3 if cluster_kind == SIMULATOR else 20)
 
 
 @pytest.fixture

@@ -78,7 +78,8 @@ def make_moves(cluster: Cluster) -> MakeMoves:
     """await make_moves(nodes=3, **policy): a sandbox with so many nodes, on which pods are ready at once."""
 
     async def make(nodes: int = 4, **policy: Any) -> Moves:
-        moves = Moves(await cluster.sandbox(nodes), cluster.now, ours=cluster.connect_as(DAEMON))
+        ours = await cluster.connect_as(DAEMON)
+        moves = Moves(await cluster.sandbox(nodes), cluster.now, ours=ours)
         moves.policy = replace(moves.policy, **policy)
         return moves
 

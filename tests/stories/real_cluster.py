@@ -129,9 +129,11 @@ class RealCluster:
     def now(self) -> datetime:
         return datetime.now(UTC)
 
-    def connect_as(self, account: str) -> Client:
+    async def connect_as(self, account: str) -> Client:
         """Return a client that acts as this service account, as it is installed."""
-        kubeconfig = kubeconfig_as(self.control_plane, account, self.namespace, self.folder)
+        kubeconfig = await asyncio.to_thread(
+            kubeconfig_as, self.control_plane, account, self.namespace, self.folder
+        )
         client = Client(HttpTransport(load_cluster_access(kubeconfig)))
         self._stack.push_async_callback(client.close)
         return client

@@ -70,7 +70,7 @@ class SimulatedCluster:
     def now(self) -> datetime:
         return self.server.clock.now()
 
-    def connect_as(self, _account: str) -> None:
+    async def connect_as(self, _account: str) -> None:
         """Return no client: the simulator has no accounts, and callers use that of the sandbox."""
 
     async def sandbox(self, nodes: int = 4) -> Sandbox:

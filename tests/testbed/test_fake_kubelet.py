@@ -4,19 +4,20 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from kubesim import ApiServer
 from kubesim.apiserver.fault_injection import InjectedFault
 from kubesim.behaviour import load_behaviour
+from kubesim.virtual_time import run_virtual
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube.api_resources import LEASES, REPLICA_SETS
 from rescheduler.kube.client import Client
 from rescheduler.kube.transport import InProcessTransport
 from tests.testbed.fake_kubelet import FakeKubelet, NodeShape, node_shapes
-from tests.testbed.fake_kubelet.heartbeats import usual_period_s
+from tests.testbed.fake_kubelet.heartbeats import Heartbeats, usual_period_s
 from tests.testbed.fake_kubelet.nodes import is_ready, node_object
 from tests.testbed.fake_kubelet.queue import WorkQueue
 from tests.testbed.fake_kubelet.wakes import Wakes
@@ -253,6 +254,27 @@ class TestWakes:
 
 def test_heartbeats_stay_below_a_hundred_a_second() -> None:
     assert [usual_period_s(nodes) for nodes in (1, 1000, 5000)] == [10, 10, 50]
+
+
+def test_heartbeats_that_were_held_up_follow_at_once() -> None:
+    """As by a test that blocks the event loop; else nodes would count as lost, one after the other."""
+    beats: list[tuple[float, str]] = []
+
+    class SlowAtFirst:
+        async def patch(self, _resource: Any, key: str, _patch: Any) -> None:
+            beats.append((asyncio.get_running_loop().time(), key.rpartition("/")[2]))
+            if len(beats) == 1:
+                await asyncio.sleep(10)
+
+    async def play() -> None:
+        nodes = [{"metadata": {"name": name}} for name in "abc"]
+        beating = asyncio.create_task(Heartbeats(cast("Client", SlowAtFirst()), lambda: nodes, 3).run())
+        await asyncio.sleep(10.5)
+        beating.cancel()
+
+    run_virtual(play())
+    (began, _), *late = beats
+    assert {(round(at - began), name) for at, name in late} == {(10, "a"), (10, "b"), (10, "c")}
 
 
 class TestFilling:

@@ -22,6 +22,7 @@ __all__ = [
     "EvictSource",
     "LabelSource",
     "NominateNode",
+    "OfferCopyForAdoption",
     "ProtectSource",
     "RecordEviction",
     "ReleaseTarget",
@@ -132,6 +133,13 @@ class RequestBudgetSync(Effect):
 
 
 @dataclass(frozen=True, slots=True)
+class OfferCopyForAdoption(Effect):
+    """Stop controlling a copy that does not name its ReplicaSet, but stay its owner until it is adopted."""
+
+    pod: PodReference
+
+
+@dataclass(frozen=True, slots=True)
 class RestoreCopyOwner(Effect):
     """Make a deleted owner the only owner of the copy, so that the garbage collector removes it like the
     owner's other pods. These are read live first."""
@@ -143,7 +151,8 @@ class RestoreCopyOwner(Effect):
 @dataclass(frozen=True, slots=True)
 class ReleaseTarget(Effect):
     """Remove our owner reference from the successor, and set its labels to completed. The ReplicaSet adopts
-    a copy from then on: each millisecond counts."""
+    a copy from then on: each millisecond counts. Refused if the copy no longer names its ReplicaSet: it would
+    have no owner, and nothing would delete it with its workload."""
 
     pod: PodReference
 

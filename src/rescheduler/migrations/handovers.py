@@ -14,6 +14,7 @@ from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.migrations.effects import (
     CreateBudget,
     DeleteReplacement,
+    OfferCopyForAdoption,
     ReleaseTarget,
     RestoreCopyOwner,
     WithdrawSteering,
@@ -54,6 +55,9 @@ def adopting(observation: Observation) -> Decision:
     if observation.owner_is_gone and holder in {"", observation.migration.uid, owner.uid}:
         return _workload_deleted(observation, copy, owner)
     if holder == observation.migration.uid:
+        if all(each.uid != owner.uid for each in copy.owners):
+            # Its ReplicaSet may have been deleted, and no watch has reported it: then it is deleted, too.
+            return Perform(OfferCopyForAdoption(observation.target_reference))
         return Perform(ReleaseTarget(observation.target_reference))
     if copy.owner is not None:
         return Transition(Trigger.ADOPTED, f"{copy.owner.kind} {copy.owner.name} adopted {copy.name}")

@@ -41,8 +41,10 @@ def write_config(path: Path, **args: Any) -> Path:
         "leaderElection": _ELECTION,
         "profiles": [{"pluginConfig": [{"name": "Rescheduler", "args": {**_ARGS, **args}}]}],
     }
-    path.write_text(json.dumps(content))
-    return path
+    # At once: a daemon that follows the file would refuse one that is half written.
+    written = path.with_suffix(".new")
+    written.write_text(json.dumps(content))
+    return written.replace(path)
 
 
 @dataclass

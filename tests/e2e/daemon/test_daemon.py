@@ -1,5 +1,6 @@
 """What an operator does with the daemon, and what may happen to it."""
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -145,7 +146,7 @@ async def test_pause_and_resume(
         ]
 
     await eventually(begun)
-    control_plane.restart(Part.API_SERVER, kill=True)
+    await asyncio.to_thread(control_plane.restart, Part.API_SERVER, kill=True)
     await eventually(is_settled(moves, replica))
     assert {each.status.phase for each in await migrations_of(moves)} == {MigrationPhase.COMPLETED}
     loads = await loads_of(moves)

@@ -1,5 +1,6 @@
 """The daemon's web page on a real API server: tokens, permissions, and a move as the logged-in user."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -48,7 +49,7 @@ async def test_a_viewer_moves_a_pod_with_their_own_permissions(
     kubelet = await start_kubelet({"pods": [AT_ONCE]}, nodes=2)
     spec = objects.pod_spec(kubelet.name, cpu="100m")
     await client.create(DEPLOYMENTS, objects.deployment(namespace, "web", 1, spec))
-    add_viewer(control_plane, namespace)
+    await asyncio.to_thread(add_viewer, control_plane, namespace)
     token = control_plane.kubectl("-n", namespace, "create", "token", "viewer").strip()
     bound = control_plane.kubectl(
         "-n", namespace, "create", "token", "viewer", "--audience=rescheduler"

@@ -112,10 +112,10 @@ async def installed(
     tmp_path: Path,
     unused_tcp_port: int,
 ) -> AsyncIterator[Installed]:
-    account = kubeconfig_as(control_plane, DAEMON, namespace, tmp_path)
+    account = await asyncio.to_thread(kubeconfig_as, control_plane, DAEMON, namespace, tmp_path)
     config = write_config(tmp_path / "config.json", enabledStrategies=[])
     cluster = Cluster(account, control_plane.kubeconfig, config, namespace)
-    webhook = kubeconfig_as(control_plane, WEBHOOK, namespace, tmp_path)
+    webhook = await asyncio.to_thread(kubeconfig_as, control_plane, WEBHOOK, namespace, tmp_path)
     made = Installed(control_plane, client, cluster, webhook, unused_tcp_port, [])
     yield made
     for replica in reversed(made.processes):

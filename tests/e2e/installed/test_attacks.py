@@ -102,7 +102,7 @@ async def enforced(control_plane: ControlPlane, send: Send, eventually: Eventual
             async def is_refused(request: Request = request) -> bool:
                 return (await send(request, DAEMON, dry_run=True))[0] == 403
 
-            await eventually(is_refused, timeout_s=15)
+            await eventually(is_refused, timeout_s=60)
     _enforced.append(control_plane)
 
 

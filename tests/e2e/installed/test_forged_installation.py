@@ -86,7 +86,7 @@ async def test_a_tenants_objects_neither_receive_nor_hold_up_what_users_request(
     kubelet = await start_kubelet({"pods": [AT_ONCE]}, nodes=2)
     node = min(kubelet.played)
     manifests = json.dumps({"apiVersion": "v1", "kind": "List", "items": forged()})
-    control_plane.kubectl("apply", *AS_TENANT, "-f", "-", stdin=manifests)
+    await asyncio.to_thread(control_plane.kubectl, "apply", *AS_TENANT, "-f", "-", stdin=manifests)
     binding = next(
         item for item in install_manifests(namespace="tenant") if item["kind"] == "ClusterRoleBinding"
     )
@@ -101,7 +101,8 @@ async def test_a_tenants_objects_neither_receive_nor_hold_up_what_users_request(
 
     values = tmp_path / "values.yaml"
     values.write_text(json.dumps({"daemon": {"replicas": 0}, "webhook": {"replicas": 0}}))
-    apply_manifests(control_plane, "--namespace", "platform", "--create-namespace", "--values", str(values))
+    options = ("--namespace", "platform", "--create-namespace", "--values", str(values))
+    await asyncio.to_thread(apply_manifests, control_plane, *options)
     control_plane.wait_until_served(PODMIGRATION_CRD_NAME)
     paused = await run("pause", "--why", "the fair")
     assert "Paused (ConfigMap platform/rescheduler-state)" in paused.stdout, paused.stderr
@@ -110,7 +111,7 @@ async def test_a_tenants_objects_neither_receive_nor_hold_up_what_users_request(
     assert json.loads(status.stdout)["pause"]["paused"] is True
     resumed = await run("resume")
     assert "Resumed (ConfigMap platform/rescheduler-state)" in resumed.stdout, resumed.stderr
-    control_plane.kubectl("uncordon", node)
+    await asyncio.to_thread(control_plane.kubectl, "uncordon", node)
     drained = await run("drain", node)
     assert drained.returncode == 0, drained.stdout + drained.stderr
     assert (await client.get(LEASES, "platform/rescheduler"))["metadata"]["labels"]

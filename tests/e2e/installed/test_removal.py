@@ -51,30 +51,34 @@ async def platform(
     """A namespace in use, with unrelated objects that carry the generic label, there and elsewhere."""
     kubelet = await start_kubelet({"pods": [AT_ONCE]}, nodes=2)
     name = f"platform-{kubelet.name}"
-    kubectl = control_plane.kubectl
-    kubectl("create", "namespace", name)
-    kubectl("label", "namespace", name, "team=core")
-    kubectl("create", "secret", "generic", "password", "-n", name, "--from-literal=a=b")
-    kubectl("label", "secret", "password", "-n", name, GENERIC, "rescheduler.dev/install-id=" + name)
-    kubectl("create", "configmap", "password", "-n", "default")
-    kubectl("label", "configmap", "password", "-n", "default", GENERIC)
-    kubectl("create", "clusterrole", "auditor", "--verb=get", "--resource=pods")
-    kubectl("label", "clusterrole", "auditor", GENERIC)
+
+    async def kubectl(*arguments: str) -> None:
+        await asyncio.to_thread(control_plane.kubectl, *arguments)
+
+    await kubectl("create", "namespace", name)
+    await kubectl("label", "namespace", name, "team=core")
+    await kubectl("create", "secret", "generic", "password", "-n", name, "--from-literal=a=b")
+    await kubectl("label", "secret", "password", "-n", name, GENERIC, "rescheduler.dev/install-id=" + name)
+    await kubectl("create", "configmap", "password", "-n", "default")
+    await kubectl("label", "configmap", "password", "-n", "default", GENERIC)
+    await kubectl("create", "clusterrole", "auditor", "--verb=get", "--resource=pods")
+    await kubectl("label", "clusterrole", "auditor", GENERIC)
     spec = objects.pod_spec(kubelet.name, cpu="100m")
     await client.create(DEPLOYMENTS, objects.deployment(name, "billing", 1, spec))
 
     async def is_quiet() -> bool:
+        # In threads: the kubelets of this test run in the event loop, and their nodes must stay Ready.
         deployment = await client.get(DEPLOYMENTS, f"{name}/billing")
-        seen = objects_of_others(control_plane)
+        seen = await asyncio.to_thread(objects_of_others, control_plane)
         await asyncio.sleep(0.5)  # twice the same is what quiet means
         is_ready = deployment.get("status", {}).get("availableReplicas") == 1
-        return is_ready and seen == objects_of_others(control_plane)
+        return is_ready and seen == await asyncio.to_thread(objects_of_others, control_plane)
 
     await eventually(is_quiet)
     yield name
     for kind, *where in (("clusterrole", "auditor"), ("configmap", "password", "-n", "default")):
-        kubectl("delete", kind, *where)
-    kubectl("delete", "namespace", name, "--wait=false")
+        await kubectl("delete", kind, *where)
+    await kubectl("delete", "namespace", name, "--wait=false")
 
 
 def changes(before: dict[str, tuple[str, str]], after: dict[str, tuple[str, str]]) -> dict[str, Any]:
@@ -94,7 +98,6 @@ async def test_installing_into_a_namespace_in_use(
     before = await asyncio.to_thread(objects_of_others, control_plane)
 
     async def changed() -> dict[str, Any]:
-        # In a thread: the kubelets of this test run in the event loop, and their nodes must stay Ready.
         after = changes(before, await asyncio.to_thread(objects_of_others, control_plane))
         return {name: found for name, found in after.items() if found[0] is not None}
 
@@ -125,7 +128,7 @@ async def test_nor_does_asking_for_a_namespace_that_is_there_already_let_it_be_d
 ) -> None:
     control_plane.kubectl("create", "namespace", "spare")
     await asyncio.sleep(2)  # the server records whole seconds: later than its creation
-    apply_manifests(control_plane, "--namespace", "spare", "--create-namespace")
+    await asyncio.to_thread(apply_manifests, control_plane, "--namespace", "spare", "--create-namespace")
     labels = json.loads(control_plane.kubectl("get", "namespace", "spare", "-o", "json"))["metadata"][
         "labels"
     ]
@@ -139,7 +142,7 @@ async def test_nor_does_asking_for_a_namespace_that_is_there_already_let_it_be_d
 async def test_a_namespace_that_came_with_the_manifests_goes_when_nothing_else_is_in_it(
     client: Client, control_plane: ControlPlane, eventually: Eventually, uninstall: Callable[..., Done]
 ) -> None:
-    apply_manifests(control_plane, "--namespace", "own", "--create-namespace")
+    await asyncio.to_thread(apply_manifests, control_plane, "--namespace", "own", "--create-namespace")
     control_plane.kubectl("create", "configmap", "notes", "-n", "own")
     kept = await asyncio.to_thread(uninstall)
     assert kept.returncode == 0, kept.stdout + kept.stderr
@@ -159,7 +162,7 @@ async def test_of_two_installations_one_goes_and_the_other_keeps_working(
     control_plane: ControlPlane, uninstall: Callable[..., Done]
 ) -> None:
     for name in ("one", "two"):
-        apply_manifests(control_plane, "--namespace", name, "--create-namespace")
+        await asyncio.to_thread(apply_manifests, control_plane, "--namespace", name, "--create-namespace")
 
     def may(namespace: str) -> str:
         account = f"system:serviceaccount:{namespace}:rescheduler"
@@ -195,7 +198,7 @@ async def test_a_webhook_that_is_still_terminating_can_not_register_again(
 ) -> None:
     """The real webhook goes on for some seconds, as in a pod that is told to end."""
     await start_kubelet({"pods": [{"startup": "0s", "termination": "20s"}]}, nodes=2)
-    apply_manifests(control_plane, "--namespace", "hooked", "--create-namespace")
+    await asyncio.to_thread(apply_manifests, control_plane, "--namespace", "hooked", "--create-namespace")
     await ready(client, "hooked/rescheduler-webhook", eventually)
     arguments = ["--namespace", "hooked", "--host", "127.0.0.1", "--port", str(unused_tcp_port)]
     arguments += ["--extender-port", "0"]
@@ -246,7 +249,7 @@ async def test_a_user_without_all_permissions_sees_what_remains(
     control_plane: ControlPlane, uninstall: Callable[..., Done], tmp_path: Path
 ) -> None:
     """An administrator of the namespace only."""
-    apply_manifests(control_plane, "--namespace", "limited", "--create-namespace")
+    await asyncio.to_thread(apply_manifests, control_plane, "--namespace", "limited", "--create-namespace")
     control_plane.kubectl(
         "create", "rolebinding", "ada", "-n", "limited", "--clusterrole=admin", "--user=ada"
     )

@@ -1,5 +1,6 @@
 """A control plane with the alpha APIs for the lifecycle of nodes and pods, and a daemon with its account."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -38,7 +39,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 @pytest.fixture
 async def daemon(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> AsyncIterator[Daemon]:
     """await daemon(**args): a daemon with these settings, which leads and ends with the test."""
-    account = kubeconfig_as(control_plane, DAEMON, namespace, tmp_path)
+    account = await asyncio.to_thread(kubeconfig_as, control_plane, DAEMON, namespace, tmp_path)
     config = tmp_path / "config.json"
     cluster = Cluster(account, control_plane.kubeconfig, config, namespace)
     async with contextlib.AsyncExitStack() as stack:

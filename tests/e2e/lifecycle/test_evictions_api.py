@@ -4,6 +4,7 @@ Kubernetes 1.37 serves the API, but its controller manager has no controller yet
 EvictionRequests. The test plays that controller, and the API server validates what it and rescheduler write.
 """
 
+import asyncio
 import contextlib
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -161,7 +162,7 @@ async def test_the_daemons_account_changes_nothing_of_an_eviction_but_its_own_re
     key = await controller.request(pod)
     await controller.activate(key, pod)
     before = await client.get(EVICTIONS, key)
-    access = access_with_token(control_plane, namespace, tmp_path)
+    access = await asyncio.to_thread(access_with_token, control_plane, namespace, tmp_path)
     await eventually(lambda: is_restricted(access, key))
     stolen = Client(HttpTransport(access), field_manager=FIELD_MANAGER)
     try:

@@ -1,6 +1,7 @@
 """Nodes that have to be emptied, on the real control plane: by a taint with a deadline, by the conditions of
 KEP-5683, and by the label."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -39,7 +40,8 @@ async def test_a_spot_interruption_empties_the_node_before_its_deadline(
     # An hour between two checks: the taint itself is what starts the evacuation.
     replica = await daemon(enabledStrategies=[], evacuateOn=[SPOT], reschedulingInterval="1h")
     async with observing(client, namespace) as seen:
-        control_plane.kubectl("taint", "node", node_of(pod), "example.com/spot-interruption=:NoSchedule")
+        taint = "example.com/spot-interruption=:NoSchedule"
+        await asyncio.to_thread(control_plane.kubectl, "taint", "node", node_of(pod), taint)
 
         async def moved() -> bool:
             pods = await moves.sandbox.pods()
@@ -134,8 +136,8 @@ async def test_node_autoscalers_are_found_by_what_the_server_shows(
         await daemon()
 
         async def found() -> list[str]:
-            text = control_plane.kubectl(
-                "get", "configmap", "rescheduler-state", "-n", namespace, "-o", "json"
+            text = await asyncio.to_thread(
+                control_plane.kubectl, "get", "configmap", "rescheduler-state", "-n", namespace, "-o", "json"
             )
             state = json.loads(json.loads(text)["data"].get("status", "{}"))
             return [each["name"] for each in state.get("autoscalers", ())]

@@ -1,10 +1,10 @@
-"""The Eviction API honours a resourceVersion precondition, which stops late requests of a dead process."""
+"""Preconditions that the API server checks: they stop late requests of a dead process."""
 
 import pytest
 
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, Object, merge_patch
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, Object, merge_patch, strategic_patch
 from tests.stories.migrations.moves import MakeMoves
 
 
@@ -46,3 +46,23 @@ async def test_a_refused_version_has_spent_the_budget_all_the_same(make_moves: M
     assert list(status["disruptedPods"]) == [pod["metadata"]["name"]]
     with pytest.raises(errors.BudgetRefused):
         await moves.client.evict(key, uid=uid)
+
+
+async def test_a_patch_that_names_an_owner_by_its_uid_alone_holds_only_while_the_owner_is_named(
+    make_moves: MakeMoves,
+) -> None:
+    """So the release of a copy is refused if the garbage collector has removed its ReplicaSet from it."""
+    moves = await make_moves(nodes=2)
+    sandbox = moves.sandbox
+    await sandbox.replica_set(1)
+    (pod,) = await sandbox.pods()
+    owners = pod["metadata"]["ownerReferences"]
+    still_named = strategic_patch({"metadata": {"ownerReferences": [{"uid": owners[0]["uid"]}]}})
+    key = sandbox.key(pod["metadata"]["name"])
+    patched = await moves.client.patch(PODS.as_json, key, still_named)
+    assert patched["metadata"]["ownerReferences"] == owners
+    bare = await sandbox.until_pod_ready(await sandbox.pod("bare", metadata={"labels": {"app": "other"}}))
+    with pytest.raises(errors.Invalid):
+        await moves.client.patch(PODS.as_json, sandbox.key("bare"), still_named)
+    after = await moves.client.get(PODS.as_json, sandbox.key("bare"))
+    assert after["metadata"]["resourceVersion"] == bare["metadata"]["resourceVersion"]

@@ -187,9 +187,10 @@ async def test_controller_manager_without_service_accounts(
     usual = control_plane.options
     # Such a cluster has to grant one account what its controllers need.
     grant = ("create", "clusterrolebinding", "all-controllers", "--clusterrole=cluster-admin")
-    control_plane.kubectl(*grant, "--user=system:kube-controller-manager")
+    await asyncio.to_thread(control_plane.kubectl, *grant, "--user=system:kube-controller-manager")
     flags = {Part.CONTROLLER_MANAGER: ("--use-service-account-credentials=false",)}
-    control_plane.restart(Part.CONTROLLER_MANAGER, replace(usual, flags={**usual.flags, **flags}))
+    changed = replace(usual, flags={**usual.flags, **flags})
+    await asyncio.to_thread(control_plane.restart, Part.CONTROLLER_MANAGER, changed)
     try:
         steered = await make_steered(nodes=3)
         sandbox = steered.sandbox
@@ -202,8 +203,8 @@ async def test_controller_manager_without_service_accounts(
         assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
         assert len(seen.created) == 1, seen.created
     finally:
-        control_plane.kubectl("delete", "clusterrolebinding", "all-controllers")
-        control_plane.restart(Part.CONTROLLER_MANAGER, usual)
+        await asyncio.to_thread(control_plane.kubectl, "delete", "clusterrolebinding", "all-controllers")
+        await asyncio.to_thread(control_plane.restart, Part.CONTROLLER_MANAGER, usual)
 
 
 async def test_pods_wanted_during_the_move(make_steered: MakeSteered, start_webhook: StartWebhook) -> None:
@@ -237,9 +238,8 @@ async def daemon(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> AsyncIterator[tuple[Rescheduler, WebhookPresence]]:
     """What the daemon executes with, as its service account."""
-    client = Client(
-        HttpTransport(load_cluster_access(kubeconfig_as(control_plane, DAEMON, namespace, tmp_path)))
-    )
+    account = await asyncio.to_thread(kubeconfig_as, control_plane, DAEMON, namespace, tmp_path)
+    client = Client(HttpTransport(load_cluster_access(account)))
     runtime = RuntimeStateHolder(RuntimeState(Policy()))
     webhook = WebhookPresence(client, runtime, namespace)
     made = Rescheduler(

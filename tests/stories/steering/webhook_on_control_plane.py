@@ -38,9 +38,9 @@ async def unregistered(client: Client) -> AsyncIterator[None]:
 
 
 @pytest.fixture
-def ours(cluster: RealCluster) -> Client:
+async def ours(cluster: RealCluster) -> Client:
     """Return a client with the webhook's service account."""
-    return cluster.connect_as(WEBHOOK)
+    return await cluster.connect_as(WEBHOOK)
 
 
 StartWebhook = Callable[[], Awaitable[asyncio.subprocess.Process]]
@@ -56,7 +56,7 @@ async def start_webhook(
     tmp_path: Path,
 ) -> AsyncIterator[StartWebhook]:
     """The command, installed and registered, as the service account that it is installed with."""
-    account = kubeconfig_as(control_plane, WEBHOOK, namespace, tmp_path)
+    account = await asyncio.to_thread(kubeconfig_as, control_plane, WEBHOOK, namespace, tmp_path)
     processes = []
 
     async def started() -> asyncio.subprocess.Process:

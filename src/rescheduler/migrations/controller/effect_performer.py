@@ -64,6 +64,7 @@ class EffectPerformer:
             effects.ProtectSource: self._protect,
             effects.EvictSource: self._evict,
             effects.RequestBudgetSync: self._request_budget_sync,
+            effects.OfferCopyForAdoption: self._offer,
             effects.ReleaseTarget: self._release,
             effects.RestoreCopyOwner: self._return,
             effects.DeleteCopy: self._delete_copy,
@@ -191,6 +192,10 @@ class EffectPerformer:
     ) -> EffectOutcome:
         requested = pod_writes.request_budget_sync_patch(effect.pod.uid, effect.value)
         return await self._patch(observation, effect.pod, requested)
+
+    async def _offer(self, observation: Observation, effect: effects.OfferCopyForAdoption) -> EffectOutcome:
+        offer = pod_writes.offer_for_adoption_patch(observation.migration, effect.pod.uid)
+        return await self._patch(observation, effect.pod, offer)
 
     async def _release(self, observation: Observation, effect: effects.ReleaseTarget) -> EffectOutcome:
         assert observation.target is not None

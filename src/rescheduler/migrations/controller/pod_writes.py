@@ -34,6 +34,7 @@ __all__ = [
     "lacks_permission",
     "mark_source_patch",
     "nominate_node_patch",
+    "offer_for_adoption_patch",
     "protect_source_patch",
     "release_target_patches",
     "remove_gate_patch",
@@ -77,9 +78,10 @@ class CopyCreator:
     async def mark(self, observation: Observation, patch: Patch) -> PodRecord:
         """Mark the source. The response is also a live read, from which the copy is created next."""
         source = await self._client.patch(PODS.as_json, observation.migration.pod_key, patch)
-        while len(self._marked) >= _MAX_MARKED:
-            del self._marked[next(iter(self._marked))]
-        self._marked[source["metadata"]["uid"]] = source, loop_s()
+        if observation.migration.status.handover is not Handover.EVICT:
+            while len(self._marked) >= _MAX_MARKED:
+                del self._marked[next(iter(self._marked))]
+            self._marked[source["metadata"]["uid"]] = source, loop_s()
         return self._watched.learn_pod(source)
 
     async def _live_source(self, migration: Migration) -> Object:
@@ -180,8 +182,8 @@ class CopyCreator:
             return None
         if migration.status.handover is Handover.COPY or owner is None:
             return source, None
-        # The cache will do: if it is behind, the copy is made of the template that the source has, too, and
-        # the scheduling gate holds it until the cache shows what the ReplicaSet has become.
+        # The cache will do: the copy is compared with its source, which was read live, and it is rolled back
+        # when the cache shows what has become of the ReplicaSet (decision 38).
         replica_set = self._watched.workloads["ReplicaSet"].get(f"{migration.namespace}/{owner.name}")
         if replica_set is None or replica_set["metadata"]["uid"] != owner.uid:
             return Wait(observation.now + _INFORMER_DELAY, f"{owner.kind} {owner.name} no longer exists")
@@ -252,6 +254,11 @@ def request_budget_sync_patch(uid: str, value: str) -> Patch:
     return merge_patch({"metadata": {"uid": uid, "annotations": {SYNC_REQUESTED_ANNOTATION: value}}})
 
 
+def offer_for_adoption_patch(migration: Migration, uid: str) -> Patch:
+    owners = [{"uid": migration.uid, "controller": False}]
+    return strategic_patch({"metadata": {"uid": uid, "ownerReferences": owners}})
+
+
 def return_to_owner_patch(migration: Migration, uid: str, owner: ControllerReference) -> Patch:
     """Return the patch that restores the copy's former owner, so that it is garbage collected."""
     reference = msgspec.to_builtins(owner) | {"controller": False, "blockOwnerDeletion": False}
@@ -262,16 +269,22 @@ def return_to_owner_patch(migration: Migration, uid: str, owner: ControllerRefer
 def release_target_patches(migration: Migration, target: PodRecord, now: datetime) -> list[Patch]:
     """Return the patches that release the successor: the first that the server accepts does.
 
-    They name no version, so that nothing delays the adoption. Other clients may have left no room for
-    annotations, and a policy may refuse labels: the ReplicaSet must be able to adopt the copy all the same.
+    They name no version, so that nothing delays the adoption, but the ReplicaSet that the copy must still
+    name. Other clients may have left no room for annotations, and a policy may refuse labels: the ReplicaSet
+    must be able to adopt the copy all the same.
     """
     original = labels_and_names.original_pod_name(migration.spec.pod.name, target.annotations)
     labels = labels_and_names.migration_labels(migration, MigrationLabelStatus.COMPLETED)
     annotations: dict[str, Any] = labels_and_names.copy_annotations(migration, original, now)
     no_longer = dict.fromkeys({SYNC_REQUESTED_ANNOTATION} & target.annotations.keys())
     least: dict[str, Any] = {"uid": target.uid}
-    if any(owner.uid == migration.uid for owner in target.owners):
+    owners = {owner.uid for owner in target.owners}
+    if migration.uid in owners:
         least["ownerReferences"] = [_DELETE | {"uid": migration.uid}]
+        if migration.status.owner is not None and migration.status.owner.uid in owners:
+            # It changes nothing of a reference that is there. If it is gone, this would be one without a kind
+            # and a name, which the server refuses.
+            least["ownerReferences"].append({"uid": migration.status.owner.uid})
     versions = [
         least | {"labels": labels, "annotations": annotations | no_longer},
         least | {"labels": labels, "annotations": no_longer},

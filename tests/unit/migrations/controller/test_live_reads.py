@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from rescheduler.api.podmigration import ControllerReference, MigrationPhase, PodReference, decode_migration
-from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects
 from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, REPLICA_SETS, merge_patch
 from rescheduler.migrations import effects, labels_and_names
@@ -77,6 +77,109 @@ async def test_a_pod_that_has_just_changed_is_read_again(make_moves, connect, se
         await moves.copy_of(key)
         way.is_current.set()
         assert (await moves.until_finished(key)).status.phase is MigrationPhase.COMPLETED
+
+
+async def test_a_source_that_has_just_changed_costs_its_budget_no_disruption(make_moves, connect, server):
+    """The server refuses an eviction that names an older version, but counts it for two minutes."""
+    moves = await make_moves(nodes=2, settle_time=timedelta(seconds=5))
+    sandbox = moves.sandbox
+    await sandbox.deployment(1)
+    await sandbox.budget(maxUnavailable=0)
+    (source,) = await sandbox.pods()
+    way = StaleWatch(server)
+    key = await moves.create_migration(source, await sandbox.free_node())
+    async with moves.executing(connect(way)):
+        await moves.copy_of(key, ready_since)
+        await asyncio.sleep(1)
+        way.is_current.clear()
+        changed = merge_patch({"metadata": {"annotations": {"changed": "since"}}})
+        await moves.client.patch(PODS, sandbox.key(source["metadata"]["name"]), changed)
+        migration = await moves.until(key, lambda seen: seen.status.handed_over_at, timeout_s=30)
+        way.is_current.set()
+        await moves.until_finished(key)
+    assert migration.status.attempts == 1
+
+
+async def test_no_eviction_is_given_up_before_its_source_is_read(make_moves, connect, server):
+    """Its target node is lost while it is read; and another process has just released the lock."""
+    moves = await make_moves(nodes=2, settle_time=timedelta(seconds=5), max_retries=0)
+    sandbox = moves.sandbox
+    await sandbox.deployment(1)
+    (source,) = await sandbox.pods()
+    path, target = f"/pods/{source['metadata']['name']}", await sandbox.free_node()
+    calls = []
+
+    async def interfered(method, called, headers, body):
+        if method == "GET" and called.endswith(f"/nodes/{target}") and "lost" not in calls:
+            await moves.client.delete(NODES, target)
+            without = merge_patch({"metadata": {"labels": dict.fromkeys(labels_and_names.LABELS)}})
+            await moves.client.patch(PODS, sandbox.key(source["metadata"]["name"]), without)
+            await asyncio.sleep(0.5)  # in virtual time: the caches know it, too
+            calls.append("lost")
+        if method == "GET" and called.endswith(path):
+            calls.append("source read")
+        if method == "PUT" and b"RollingBack" in (body or b""):
+            calls.append("rolled back")
+        return await server.handle(method, called, headers, body)
+
+    key = await moves.create_migration(source, target)
+    async with moves.executing(connect(interfered)):
+        migration = await moves.until_finished(key)
+    assert migration.status.phase is MigrationPhase.FAILED
+    assert "source read" in calls[calls.index("lost") : calls.index("rolled back")]
+    assert [pod["metadata"]["uid"] for pod in await sandbox.pods()] == [source["metadata"]["uid"]]
+
+
+async def background(moves, replica_set):
+    await moves.client.delete(REPLICA_SETS, replica_set, propagation="Background")
+
+
+async def orphaning(moves, replica_set):
+    await moves.client.delete(REPLICA_SETS, replica_set, propagation="Orphan")
+
+
+async def scaled_to_zero(moves, replica_set):
+    await moves.client.patch(REPLICA_SETS, replica_set, merge_patch({"spec": {"replicas": 0}}))
+
+
+async def annotated(moves, replica_set):
+    template = {"metadata": {"annotations": {"changed": "since"}}}
+    await moves.client.patch(REPLICA_SETS, replica_set, merge_patch({"spec": {"template": template}}))
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        pytest.param(background, 0, id="deleted"),
+        pytest.param(orphaning, 2, id="deleted without its pods"),
+        pytest.param(scaled_to_zero, 0, id="scaled to zero"),
+        pytest.param(annotated, 2, id="given another template"),
+    ],
+)
+async def test_a_copy_of_a_replica_set_that_has_just_been(make_moves, connect, server, change, left):
+    """No copy is left, and no pod is missing, however late the watch of ReplicaSets reports it."""
+    moves = await make_moves(nodes=3, settle_time=timedelta(seconds=5), max_retries=0)
+    sandbox = moves.sandbox
+    await sandbox.replica_set(2)
+    source = (await sandbox.pods())[0]
+    sandbox.behave({"startup": "1s", "termination": "0s"})
+    way, made = StaleWatch(server, "replicasets"), []
+
+    async def changed_before_the_copy(method, target, headers, body):
+        if method == "POST" and target.partition("?")[0].endswith("/pods"):
+            made.append(target)
+            way.is_current.clear()
+            await change(moves, sandbox.key("web"))
+        return await way(method, target, headers, body)
+
+    key = await moves.create_migration(source, await sandbox.free_node())
+    async with moves.executing(connect(changed_before_the_copy)):
+        await asyncio.sleep(20)
+        assert made
+        way.is_current.set()
+        await moves.until_finished(key)
+        await moves.until_nothing_left()
+        await moves.until_served(left)
 
 
 async def test_labels_of_a_migration_that_was_not_observed_yet_are_left_alone(make_moves, connect, server):

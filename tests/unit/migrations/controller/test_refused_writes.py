@@ -38,13 +38,15 @@ class Refusing:
         self.refused += 1
         if self._code == 200:
             return await self._server.handle("GET", path, headers, b"")
-        answer = await self._server.handle("GET", path + "-that-is-not-there", headers, b"")
-        status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": self._code}
-        status |= {
-            "message": self._message,
-            "reason": {409: "Conflict", 403: "Forbidden"}.get(self._code, "Invalid"),
-        }
-        return answer._replace(status=self._code, chunks=_one(json.dumps(status).encode()))
+        return await refusal(self._server, self._code, self._message)
+
+
+async def refusal(server, code, message="not today"):
+    """The answer of a server that refuses a request."""
+    answer = await server.handle("GET", "/api/v1/nodes/that-is-not-there", {}, b"")
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message}
+    status["reason"] = {409: "Conflict", 403: "Forbidden"}.get(code, "Invalid")
+    return answer._replace(status=code, chunks=_one(json.dumps(status).encode()))
 
 
 async def _one(chunk):

@@ -1,0 +1,116 @@
+"""The patch that offers and releases a copy after the eviction: refused, or too late because its ReplicaSet
+has just been deleted."""
+
+import asyncio
+
+import pytest
+
+from rescheduler.api.podmigration import MigrationPhase
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import REPLICA_SETS, strategic_patch
+from tests.stories.migrations.test_crash import owner_kinds
+from tests.stories.observer import observing
+from tests.stories.sandbox import node_of
+from tests.stories.waiting import until_gone
+from tests.unit.migrations.controller.test_live_reads import StaleWatch
+from tests.unit.migrations.controller.test_refused_writes import refusal
+
+
+def is_of_pod(method, target):
+    return method == "PATCH" and "/pods/" in target
+
+
+@pytest.mark.parametrize("code", [403, 422])
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_copy_is_adopted_although_a_policy_refuses(make_moves, connect, server, code, times):
+    """What it refuses first are annotations and labels: the ReplicaSet must not wait for them."""
+    moves = await make_moves(nodes=3)
+    sandbox = moves.sandbox
+    await sandbox.deployment(2)
+    await sandbox.budget(maxUnavailable=0)
+    source = (await sandbox.pods())[0]
+    node = await sandbox.free_node()
+    refused = []
+
+    async def refusing(method, target, headers, body):
+        if is_of_pod(method, target) and b"completed" in body and len(refused) < times:
+            refused.append(body)
+            return await refusal(server, code)
+        return await server.handle(method, target, headers, body)
+
+    key = await moves.create_migration(source, node)
+    async with observing(moves.client, sandbox.namespace) as seen, moves.executing(connect(refusing)):
+        migration = await moves.until_finished(key)
+        await moves.until_nothing_left()
+    assert len(refused) == times
+    assert migration.status.phase is MigrationPhase.COMPLETED
+    assert min(seen.ready) == 2
+    assert node in {node_of(pod) for pod in await sandbox.until_ready(2)}
+
+
+@pytest.mark.parametrize(
+    ("propagation", "stays"),
+    [
+        pytest.param("Background", False, id="with its pods"),
+        pytest.param("Orphan", True, id="without its pods"),
+    ],
+)
+async def test_a_replica_set_deleted_right_after_the_eviction(
+    make_moves, connect, server, propagation, stays
+):
+    """No watch has reported that when the copy is released, but the garbage collector knows it.
+
+    The copy must keep an owner: our own admission policy lets no owner be added to a pod that is no copy.
+    """
+    moves = await make_moves(nodes=3)
+    sandbox = moves.sandbox
+    await sandbox.replica_set(2)
+    source = (await sandbox.pods())[0]
+    way, refused = StaleWatch(server, "replicasets"), []
+
+    async def behind(method, target, headers, body):
+        if is_of_pod(method, target) and b'"kind":"ReplicaSet"' in body:
+            path = target.partition("?")[0].split("/")
+            pod = await moves.client.get(PODS.as_json, f"{path[-3]}/{path[-1]}")
+            if "PodMigration" not in owner_kinds(pod):
+                refused.append(body)
+                return await refusal(server, 403)
+        answer = await way(method, target, headers, body)
+        if target.endswith("/eviction") and way.is_current.is_set():
+            way.is_current.clear()
+            await moves.client.delete(REPLICA_SETS, sandbox.key("web"), propagation=propagation)
+            await until_gone(moves.client, REPLICA_SETS, sandbox.key("web"))
+            await moves.copy_of(key, lambda pod: owner_kinds(pod) == ["PodMigration"])
+        return answer
+
+    key = await moves.create_migration(source, await sandbox.free_node())
+    async with moves.executing(connect(behind)):
+        await asyncio.sleep(20)
+        way.is_current.set()
+        migration = await moves.until_finished(key)
+        await moves.until_nothing_left()
+        copy = migration.status.target_pod
+        await moves.until_pods(lambda pods: copy.name in pods if stays else not pods)
+    assert not refused
+
+
+async def test_a_copy_that_no_longer_names_its_replica_set_is_adopted(make_moves):
+    moves = await make_moves(nodes=3)
+    sandbox = moves.sandbox
+    await sandbox.replica_set(2)
+    source = (await sandbox.pods())[0]
+    (owner,) = source["metadata"]["ownerReferences"]
+    sandbox.behave({"startup": "5s", "termination": "0s"})
+    node = await sandbox.free_node()
+    key = await moves.create_migration(source, node)
+    async with observing(moves.client, sandbox.namespace) as seen, moves.executing():
+        copy = await moves.copy_of(key)
+        gone = [{"$patch": "delete", "uid": owner["uid"]}]
+        name = sandbox.key(copy["metadata"]["name"])
+        await moves.client.patch(PODS, name, strategic_patch({"metadata": {"ownerReferences": gone}}))
+        migration = await moves.until_finished(key)
+        await moves.until_nothing_left()
+    assert migration.status.phase is MigrationPhase.COMPLETED
+    assert min(seen.ready) == 2
+    after = await moves.client.get(PODS.as_json, name)
+    assert (node_of(after), owner_kinds(after)) == (node, ["ReplicaSet"])
