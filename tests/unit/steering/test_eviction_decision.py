@@ -241,7 +241,7 @@ class TestSetsThatCanOnlyBeEvicted:
     def test_go_one_after_the_other(self) -> None:
         assert passes(self.of_set(3)) is PassReason.ONLY_EVICTABLE
         assert held(self.of_set(2)).request is None
-        assert held(self.of_set(3, sibling_leaves=True)).request is None
+        assert held(self.of_set(3, siblings_evicted=1)).request is None
 
     def test_take_turns_that_all_replicas_of_the_webhook_know(self) -> None:
         """Two clients drain two nodes at the same moment, and reach different replicas. Neither replica knows
