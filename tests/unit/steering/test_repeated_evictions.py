@@ -1,4 +1,4 @@
-"""Evictions that come again: after a failure, after a pause, of siblings, and in forms that change nothing."""
+"""Evictions that come again: after a failure, after a pause, of siblings, or with options of all kinds."""
 
 import asyncio
 import itertools
@@ -287,6 +287,11 @@ def _budget(number: int, selector: Object) -> Object:
     [
         pytest.param(lambda number: {"matchLabels": {"app": f"app-{number}"}}, True, id="one per workload"),
         pytest.param(
+            lambda number: {"matchLabels": {"a": "common", "app": f"app-{number}", "z": "common"}},
+            True,
+            id="one per workload, with common labels",
+        ),
+        pytest.param(
             lambda number: {
                 "matchExpressions": [
                     {"key": f"key-{each}", "operator": "NotIn", "values": ["a", "b"]} for each in range(50)
@@ -318,3 +323,28 @@ async def test_budgets_of_a_tenant_cost_others_no_time(
     began_s = time.thread_time()
     assert is_held(webhook, review()) is is_held_up
     assert time.thread_time() - began_s < 0.02
+
+
+async def test_budgets_that_cover_a_pod_are_those_of_the_server(
+    client: Client, webhook: SteeringServer, clock: Clock
+) -> None:
+    """Also after their selectors have changed, and after they are gone."""
+    index, pod = guard_of(webhook)._caches._budget_index, guard_of(webhook)._caches.pod(POD)
+    assert pod is not None
+    versions: list[Object | None] = [
+        _budget(1, {"matchLabels": {"app": "web", "tier": "x"}}),
+        _budget(1, {"matchLabels": {"app": "web"}}),
+        _budget(1, {"matchLabels": {"app": "other"}}),
+        _budget(1, {}),
+        {**_budget(1, {}), "spec": {"minAvailable": 1}},
+        _budget(1, {"matchExpressions": [{"key": "app", "operator": "Exists"}]}),
+        None,
+    ]
+    covers, before = [], None
+    for version in versions:
+        index._budget_changed(before, version)
+        covers.append(len(index.of_pod(pod) or ()))
+        before = version
+    assert covers == [0, 1, 0, 1, 0, 1, 0]
+    assert not index._namespaces
+    assert not index._indexed

@@ -27,8 +27,8 @@ MAX_COMPARISONS: Final = 5_000
 class _IndexedBudget:
     budget: BudgetRecord
     pods: Selector
-    label: tuple[str, str] | None
-    """One label that its pods must have; None if it requires none."""
+    labels: tuple[tuple[str, str], ...]
+    """The labels that its pods must have."""
     comparisons: int
 
 
@@ -37,8 +37,20 @@ class _NamespaceBudgets:
     by_label: dict[tuple[str, str], dict[str, _IndexedBudget]] = field(default_factory=dict)
     others: dict[str, _IndexedBudget] = field(default_factory=dict)
 
-    def group(self, label: tuple[str, str] | None) -> dict[str, _IndexedBudget]:
-        return self.others if label is None else self.by_label.setdefault(label, {})
+    def put(self, key: str, budget: _IndexedBudget) -> None:
+        if not budget.labels:
+            self.others[key] = budget
+            return
+        # The one that fewest others have: often all budgets of a namespace require one label in common.
+        label = min(budget.labels, key=lambda each: len(self.by_label.get(each, ())))
+        self.by_label.setdefault(label, {})[key] = budget
+
+    def remove(self, key: str, budget: _IndexedBudget) -> None:
+        self.others.pop(key, None)
+        for label in budget.labels:
+            group = self.by_label.get(label, {})
+            if group.pop(key, None) is not None and not group:
+                del self.by_label[label]
 
     def candidates(self, labels: Mapping[str, str]) -> Iterator[_IndexedBudget]:
         yield from self.others.values()
@@ -76,17 +88,14 @@ class BudgetIndex:
             if is_present and (indexed := _indexed(item)) is not None:
                 self._indexed[key] = indexed
                 namespace = self._namespaces.setdefault(indexed.budget.namespace, _NamespaceBudgets())
-                namespace.group(indexed.label)[key] = indexed
+                namespace.put(key, indexed)
 
     def _remove(self, key: str) -> None:
         known = self._indexed.pop(key, None)
         if known is None:
             return
         namespace = self._namespaces[known.budget.namespace]
-        group = namespace.group(known.label)
-        del group[key]
-        if not group and known.label is not None:
-            del namespace.by_label[known.label]
+        namespace.remove(key, known)
         if not namespace.by_label and not namespace.others:
             del self._namespaces[known.budget.namespace]
 
@@ -101,4 +110,4 @@ def _indexed(item: Object) -> _IndexedBudget | None:
         return None
     required = budget.selector.match_labels if budget.selector is not None else ()
     comparisons = 1 + sum(1 + len(each.values) for each in pods.requirements)
-    return _IndexedBudget(budget, pods, required[0] if required else None, comparisons)
+    return _IndexedBudget(budget, pods, required, comparisons)
