@@ -133,6 +133,12 @@ class TestTheMove:
         assert decision.request is None
         assert "being moved to n2 first: PodMigration eviction-pod-uid, copy starting" in decision.message
 
+    def test_that_waits_for_its_turn_holds_the_eviction(self) -> None:
+        """Such as most of those of a drain of a hundred pods."""
+        decision = held(facts(migrations=(migration(MigrationStep.QUEUED),)))
+        assert decision.request is None
+        assert "waiting for its turn" in decision.message
+
     def test_of_another_strategy_counts_once_it_runs(self) -> None:
         assert held(facts(migrations=(migration(strategy="LoadBalancing"),))).request is None
         waiting = migration(MigrationStep.QUEUED, strategy="LoadBalancing")

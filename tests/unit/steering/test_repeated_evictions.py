@@ -274,6 +274,17 @@ async def test_absurd_annotations(client: Client, webhook: SteeringServer, clock
         assert not is_held(webhook, review()), annotations
 
 
+async def test_metrics_say_what_became_of_evictions(client: Client, webhook: SteeringServer) -> None:
+    assert is_held(webhook, review())
+    assert is_held(webhook, review())
+    assert not is_held(webhook, review(dryRun=True))
+    assert not is_held(webhook, review("unknown"))
+    text = guard_of(webhook).metrics.text().decode()
+    assert "rescheduler_evictions_held_total 2.0" in text
+    for reason, count in (("DryRun", 1), ("UnknownPod", 1), ("DeadlineExceeded", 0), ("MoveFailed", 0)):
+        assert f'rescheduler_evictions_passed_total{{reason="{reason}"}} {count}.0' in text
+
+
 # -- many budgets
 
 
