@@ -261,6 +261,20 @@ class TestSetsThatCanOnlyBeEvicted:
             "the first is not evicted: it is not waited for long"
         )
 
+    def test_take_turns_again_when_all_are_ready(self) -> None:
+        """Those that waited all the time must not leave at the same moment."""
+        waited = self.of_set(2, siblings_first=1, first_held=NOW - timedelta(minutes=2))
+        assert held(waited).is_for_siblings
+        ready = self.of_set(
+            3,
+            siblings_first=1,
+            first_held=NOW - timedelta(minutes=2),
+            last_blocked=NOW - timedelta(seconds=5),
+        )
+        assert not held(ready).is_for_siblings
+        assert passes(replace(ready, siblings_first=0)) is PassReason.ONLY_EVICTABLE
+        assert passes(replace(ready, now=NOW + timedelta(seconds=5))) is PassReason.ONLY_EVICTABLE
+
     def test_are_left_to_their_budget(self) -> None:
         assert passes(self.of_set(2, budgets=(BUDGET,))) is PassReason.ONLY_EVICTABLE
 

@@ -19,14 +19,23 @@ from rescheduler.kube.api_resources import (
     DEPLOYMENTS,
     NAMESPACES,
     REPLICA_SETS,
+    STATEFUL_SETS,
     Object,
     merge_patch,
 )
 from rescheduler.kube.client import Client
 from rescheduler.migrations.interruptions import EVICTION_RETRY_AFTER
 from rescheduler.steering.steering_server import SteeringServer
-from tests.unit.steering.test_eviction_guard import lead, migrations, run_web
-from tests.unit.steering.test_hostile_evictions import POD, Clock, guard_of, is_held, review
+from tests.unit.steering.test_eviction_guard import lead, migrations, put_status, run_web
+from tests.unit.steering.test_hostile_evictions import (
+    POD,
+    Clock,
+    guard_of,
+    is_held,
+    knows_set,
+    review,
+    run_set,
+)
 
 DEADLINE = timedelta(minutes=10)
 A_MOMENT = timedelta(seconds=1)
@@ -202,6 +211,32 @@ async def test_two_replicas_never_let_two_pods_go_that_can_only_be_evicted(
             name: is_held(each, review(name)) for each, name in ((webhook, "web-1-0"), (other, "web-1-1"))
         }
     assert held == {"web-1-0": True, "web-1-1": False}
+
+
+async def test_pods_that_waited_for_a_sibling_don_t_leave_together(
+    client: Client, webhook: SteeringServer, guarded: Any, eventually: Any
+) -> None:
+    """A set of three loses one pod, and two drains want the other two, at different replicas, for a minute.
+    The moment all are ready, only the first may go."""
+    clock = Clock()
+    await run_set(client, pods=3)
+    async with guarded(Policy(safe_evictions=SafeEvictions(deadline=DEADLINE))) as other:
+        for each in (webhook, other):
+            guard_of(each)._now = clock.now
+            guard_of(each)._monotonic_s = lambda: clock.now().timestamp()
+            await eventually(lambda each=each: knows_set(each, 3))
+        await put_status(client, STATEFUL_SETS, "shop/db", {"replicas": 3, "readyReplicas": 2})
+        for each in (webhook, other):
+            await eventually(lambda each=each: knows_set(each, 2))
+        for _ in range(12):
+            assert is_held(webhook, review("db-0"))
+            assert is_held(other, review("db-1"))
+            clock.passed += timedelta(seconds=5)
+        await put_status(client, STATEFUL_SETS, "shop/db", {"replicas": 3, "readyReplicas": 3})
+        for each in (webhook, other):
+            await eventually(lambda each=each: knows_set(each, 3))
+        held = {name: is_held(each, review(name)) for each, name in ((webhook, "db-0"), (other, "db-1"))}
+    assert held == {"db-0": True, "db-1": False}
 
 
 # -- what clients may add to an eviction

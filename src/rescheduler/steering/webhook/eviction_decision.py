@@ -83,6 +83,8 @@ class HoldEviction:
     """What the client prints: what happens, and what to do."""
     request: MigrationSpec | None = None
     """The move to record first; None if it is recorded already, or if the pod only has to wait."""
+    is_for_siblings: bool = False
+    """Whether the pod waits until all pods of its controller are ready."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +108,8 @@ class EvictionFacts:
     first_held: datetime | None = None
     """When this process first held an eviction of the pod. A PodMigration that is deleted and recorded again
     does not restart the time."""
+    last_blocked: datetime | None = None
+    """When this process last held an eviction of the pod because siblings were not ready."""
     siblings_evicted: int = 0
     """How many other pods of the same controller this process has just let be evicted."""
     siblings_first: int = 0
@@ -293,16 +297,18 @@ def _one_of_its_set(facts: EvictionFacts, deadline: datetime) -> PassEviction | 
     if owner is None or not _has_turns(facts):
         return passed
     # Replicas of the webhook don't know what others have just let pass. But all of them know the same order,
-    # and leave time in between.
-    turn = (facts.first_held or facts.now) + facts.siblings_first * _SIBLING_TURN
+    # and leave time in between: when the first evictions come, and again when all pods are ready.
+    since = max(filter(None, (facts.first_held, facts.last_blocked)), default=facts.now)
     name, ready = f"{owner.kind} {owner.name}", f"{owner.ready_replicas} of {owner.replicas}"
-    if facts.siblings_evicted or owner.ready_replicas < owner.replicas:
+    is_blocked = bool(facts.siblings_evicted) or owner.ready_replicas < owner.replicas
+    if is_blocked:
         why = f"until the other pods of {name} are ready ({ready})"
-    elif facts.now < turn:
+    elif facts.now < since + facts.siblings_first * _SIBLING_TURN:
         why = f"for its turn: other pods of {name} leave their nodes first ({facts.siblings_first})"
     else:
         return passed
-    return HoldEviction(f"pod {facts.pod.key} waits {why}. Retry until the pod is gone. {_until(deadline)}")
+    words = f"pod {facts.pod.key} waits {why}. Retry until the pod is gone. {_until(deadline)}"
+    return HoldEviction(words, is_for_siblings=is_blocked)
 
 
 def goes_by_turns(facts: EvictionFacts) -> bool:

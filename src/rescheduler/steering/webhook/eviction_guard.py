@@ -148,6 +148,8 @@ class _HeldPod:
     """When an eviction of the pod was first held."""
     last: datetime
     """When a client last tried to evict it."""
+    last_blocked: datetime | None = None
+    """When it last had to wait until other pods of its controller are ready."""
     has_passed: bool = False
     """Whether an eviction of it has passed since."""
 
@@ -224,28 +226,31 @@ class EvictionGuard:
         pod = self._caches.pod(f"{request.namespace}/{request.name}")
         if pod is None or (request.pod_uid and request.pod_uid != pod.uid):
             return PassEviction(PassReason.UNKNOWN_POD, "the pod is not known"), None
+        held = self._held_before(pod)
         template = EvictionFacts(
             now=self._now(),
             policy=policy,
             pod=pod,
             node=None,
             namespace_annotations={},
-            first_held=self._first_held(pod),
+            first_held=None if held is None else held.first,
+            last_blocked=None if held is None else held.last_blocked,
             siblings_evicted=sum(uid != pod.uid for uid in self._just_evicted(pod)),
             unavailable=self._refusal(pod),
             requested_by=request.client,
         )
         return decide_eviction(self._caches.facts(pod, policy, template)), pod
 
-    def _first_held(self, pod: PodRecord) -> datetime | None:
-        """Return when the attempts to evict the pod began. Those after a long pause are of another drain, for
-        which it may be possible to move the pod. But a client that tries once a day gets its turn, too."""
+    def _held_before(self, pod: PodRecord) -> _HeldPod | None:
+        """Return what is known of earlier attempts to evict the pod. Those after a long pause are of another
+        drain, for which it may be possible to move the pod. But a client that tries once a day gets its turn,
+        too."""
         now, held = self._now(), self._held.get(pod.uid)
         if held is None or (held.has_passed and now - held.last >= EVICTION_RETRY_AFTER):
             self._held.pop(pod.uid, None)
             return None
         held.last = now
-        return held.first
+        return held
 
     def _refusal(self, pod: PodRecord) -> str:
         why, at_s = self._refused.get(pod.uid, ("", 0.0))
@@ -275,6 +280,8 @@ class EvictionGuard:
         self.metrics.held.inc()
         if pod.uid not in self._held:
             _remember(self._held, pod.uid, _HeldPod(self._now(), self._now()))
+        if decision.is_for_siblings:
+            self._held[pod.uid].last_blocked = self._now()
         if decision.request is None or pod.uid in self._recording:
             return
         if not has_turn([namespace for namespace, _ in self._recording.values()], pod.namespace):
