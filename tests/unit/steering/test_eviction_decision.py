@@ -49,6 +49,9 @@ REPLICA_SET = OwnerReference(
 DEPLOYMENT = OwnerReference(
     kind="Deployment", name="web", uid="web-uid", api_version="apps/v1", controller=True
 )
+VIRTUAL_MACHINE = OwnerReference(
+    kind="VirtualMachineInstance", name="vm", uid="vm-uid", api_version="kubevirt.io/v1", controller=True
+)
 BUDGET = BudgetRecord("shop/web", "shop", disruptions_allowed=0)
 
 
@@ -194,6 +197,11 @@ class TestPassing:
             pytest.param({"top": workload()}, PassReason.ONLY_EVICTABLE, id="of an unknown Deployment"),
             pytest.param(
                 {"pod": pod(owner=None), "owner": None, "top": None}, PassReason.ONLY_EVICTABLE, id="bare"
+            ),
+            pytest.param(
+                {"pod": pod(owner=VIRTUAL_MACHINE), "owner": None, "top": None, "budgets": (BUDGET,)},
+                PassReason.ONLY_EVICTABLE,
+                id="of a virtual machine, which KubeVirt moves when it is evicted",
             ),
         ],
     )
