@@ -22,6 +22,7 @@ from rescheduler.rules.taint_toleration import tolerates
 
 __all__ = [
     "DEADLINE_EXCEEDED",
+    "EVICTION_RETRY_AFTER",
     "SOURCE_GONE",
     "TARGET_LOST",
     "GroupId",
@@ -33,6 +34,7 @@ __all__ = [
     "interrupted",
     "is_group_settled",
     "is_superseded",
+    "longest_deadline_of",
     "target_lost",
     "time_left",
     "waiting_for_group",
@@ -45,6 +47,9 @@ __all__ = [
 SOURCE_GONE = "SourceGone"
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
 """The failure of a move on eviction that took too long."""
+EVICTION_RETRY_AFTER: Final = timedelta(hours=1)
+"""How long after a failed move on eviction the pod may be moved on eviction again: the record of the failure
+lets evictions pass, and the next drain may find room."""
 
 _TEMPLATE_HASH_LABEL = "pod-template-hash"
 
@@ -158,13 +163,20 @@ def deadline_of(migration: Migration, policy: Policy) -> datetime | None:
 
     The requester of a move on eviction can shorten the configured time, not extend it.
     """
-    traits = traits_of(migration.spec.strategy)
-    if traits.evacuates:
-        return migration.spec.deadline
-    if not traits.on_eviction:
+    latest = longest_deadline_of(migration, policy)
+    if latest is None:
         return None
-    latest = migration.created + policy.safe_evictions.deadline
-    return latest if migration.spec.deadline is None else min(latest, migration.spec.deadline)
+    asked = migration.spec.deadline
+    return latest if asked is None else min(latest, asked)
+
+
+def longest_deadline_of(migration: Migration, policy: Policy) -> datetime | None:
+    """Return the same, but without what the pod's owner asked for: a shorter time is no reason to move more
+    pods off its node at once than the operator allows."""
+    traits = traits_of(migration.spec.strategy)
+    if traits.on_eviction:
+        return migration.created + policy.safe_evictions.deadline
+    return migration.spec.deadline if traits.evacuates else None
 
 
 def deadline_exceeded(observation: Observation) -> Transition | None:

@@ -170,6 +170,25 @@ def test_moves_that_nothing_makes_are_shown_with_what_to_do():
     assert "Nothing drains it" not in led
 
 
+def test_what_remains_of_drains_by_other_clients():
+    def moved(node, number, phase):
+        return {
+            "metadata": {"namespace": "shop", "name": f"eviction-{node}-{number}",
+                         "creationTimestamp": "2026-03-02T11:00:00Z"},
+            "spec": {"sourceNode": node, "strategy": "Eviction", "reason": "evicted by alice",
+                     "pod": {"name": f"web-{number}", "uid": str(number)}},
+            "status": {"phase": phase},
+        }  # fmt: skip
+
+    running = [moved("node-1", 1, "InProgress"), moved("node-1", 2, "Pending"), moved("node-2", 3, "Pending")]
+    lines = shown(migrations=running)
+    assert (
+        "Evictions    node-1: 2 pods left to move before eviction, 1 moving, 1 waiting; evicted by alice"
+        in lines
+    )
+    assert "             node-2: 1 pod left to move before eviction, 0 moving, 1 waiting" in lines
+
+
 def test_programs_get_everything():
     form = status_document(found(), NOW)
     assert form["leader"] == "daemon-1"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rescheduler.api.daemon_status import FailingPod, Halt, HaltReason, NodeInMaintenance, SuspectNode
 from rescheduler.api.podmigration import (
+    EVICTION,
     ControllerReference,
     Handover,
     MigrationCondition,
@@ -129,6 +130,17 @@ def test_a_failure_is_counted_with_its_reason():
     meters = Metrics()
     meters.migration_changed(migration(MigrationStep.ROLLING_BACK), finished(ok=False, failure="CopyFailing"))
     assert value(meters, "migration_failures_total", failure="CopyFailing") == 1
+
+
+def test_how_long_an_eviction_waited_is_counted_from_its_first_try():
+    meters, end = Metrics(), finished()
+    spec = msgspec.structs.replace(end.spec, strategy=EVICTION)
+    end = msgspec.structs.replace(end, spec=spec, created=NOW - timedelta(seconds=20))
+    meters.migration_changed(msgspec.structs.replace(migration(), spec=spec), end)
+    assert value(meters, "safe_eviction_wait_seconds_sum", outcome="Completed") == 60
+    assert value(
+        meters, "migrations_finished_total", strategy=EVICTION, handover="Adopt", outcome="Completed"
+    )
 
 
 def test_lost_ready_seconds():

@@ -11,7 +11,7 @@ from rescheduler.api.well_known_names import DO_NOT_DISRUPT_ADDED_ANNOTATION, KA
 from rescheduler.config.move_limits import Window
 from rescheduler.config.policy import Policy, SafeEvictions
 from rescheduler.migrations.controller.concurrency_limits import raised_node_limits
-from rescheduler.migrations.effects import ProtectSource, RemoveSchedulingGate
+from rescheduler.migrations.effects import DeleteMigration, ProtectSource, RemoveSchedulingGate
 from rescheduler.migrations.interruptions import DEADLINE_EXCEEDED, deadline_of, time_left
 from rescheduler.migrations.labels_and_names import metadata_to_remove
 from rescheduler.migrations.observation import Perform, Transition, Wait
@@ -67,6 +67,31 @@ class TestTheDeadline:
         moving = on_eviction(MigrationStep.STARTING, target="new")
         seen = observation(moving, policy=POLICY)
         assert time_left(seen) == moving.created + DEADLINE - LATER
+
+
+def failed(**more):
+    moving = on_eviction(MigrationStep.FAILED)
+    status = msgspec.structs.replace(moving.status, finished_at=LATER, failure_is_final=True)
+    return observation(msgspec.structs.replace(moving, status=status, finalizers=()), **more)
+
+
+class TestTheRecordOfAFailure:
+    def test_is_kept_for_an_hour_as_it_lets_evictions_of_the_pod_pass(self):
+        """There is one PodMigration per pod: with this one, the next drain would not move the pod."""
+        hour = timedelta(hours=1)
+        assert decide(failed(source=pod())) == Wait(LATER + hour)
+        removed = decide(failed(source=pod(), now=LATER + hour))
+        assert isinstance(removed, Perform)
+        assert isinstance(removed.effect, DeleteMigration)
+
+    def test_is_kept_longer_if_the_pod_is_gone_or_must_rest(self):
+        assert decide(failed(source=None)) == Wait(LATER + Policy().migration_ttl)
+        policy = Policy(pod_cooldown=timedelta(hours=3))
+        assert decide(failed(source=pod(), policy=policy)) == Wait(LATER + timedelta(hours=3))
+
+    def test_is_not_kept_longer_than_any_other(self):
+        policy = Policy(migration_ttl=timedelta(minutes=40))
+        assert decide(failed(source=pod(), policy=policy)) == Wait(LATER + timedelta(minutes=40))
 
 
 class TestWithoutRoom:
@@ -195,6 +220,13 @@ class TestParallelism:
         assert raised_node_limits(drain, POLICY, now) == {"old": 1}
         soon = {"old": now + timedelta(minutes=2), "new": now}
         assert raised_node_limits(drain, POLICY, now, soon) == {"old": 3}
+
+    def test_is_not_raised_because_a_pods_owner_wants_less_time(self):
+        """Who may annotate a namespace must not have more pods leave a node at once than the operator
+        allows."""
+        start = on_eviction().created
+        drain = [on_eviction(name=f"move-{number}", deadline=start) for number in range(10)]
+        assert raised_node_limits(drain, POLICY, start) == {"old": 1}
 
     def test_is_not_raised_for_other_moves(self):
         assert raised_node_limits([migration()], POLICY, NOW) == {}

@@ -49,6 +49,9 @@ REPLICA_SET = OwnerReference(
 DEPLOYMENT = OwnerReference(
     kind="Deployment", name="web", uid="web-uid", api_version="apps/v1", controller=True
 )
+VIRTUAL_MACHINE = OwnerReference(
+    kind="VirtualMachineInstance", name="vm", uid="vm-uid", api_version="kubevirt.io/v1", controller=True
+)
 BUDGET = BudgetRecord("shop/web", "shop", disruptions_allowed=0)
 
 
@@ -133,6 +136,12 @@ class TestTheMove:
         assert decision.request is None
         assert "being moved to n2 first: PodMigration eviction-pod-uid, copy starting" in decision.message
 
+    def test_that_waits_for_its_turn_holds_the_eviction(self) -> None:
+        """Such as most of those of a drain of a hundred pods."""
+        decision = held(facts(migrations=(migration(MigrationStep.QUEUED),)))
+        assert decision.request is None
+        assert "waiting for its turn" in decision.message
+
     def test_of_another_strategy_counts_once_it_runs(self) -> None:
         assert held(facts(migrations=(migration(strategy="LoadBalancing"),))).request is None
         waiting = migration(MigrationStep.QUEUED, strategy="LoadBalancing")
@@ -189,6 +198,11 @@ class TestPassing:
             pytest.param(
                 {"pod": pod(owner=None), "owner": None, "top": None}, PassReason.ONLY_EVICTABLE, id="bare"
             ),
+            pytest.param(
+                {"pod": pod(owner=VIRTUAL_MACHINE), "owner": None, "top": None, "budgets": (BUDGET,)},
+                PassReason.ONLY_EVICTABLE,
+                id="of a virtual machine, which KubeVirt moves when it is evicted",
+            ),
         ],
     )
     def test_a_pod(self, more: dict[str, Any], reason: PassReason) -> None:
@@ -241,7 +255,7 @@ class TestSetsThatCanOnlyBeEvicted:
     def test_go_one_after_the_other(self) -> None:
         assert passes(self.of_set(3)) is PassReason.ONLY_EVICTABLE
         assert held(self.of_set(2)).request is None
-        assert held(self.of_set(3, sibling_leaves=True)).request is None
+        assert held(self.of_set(3, siblings_evicted=1)).request is None
 
     def test_take_turns_that_all_replicas_of_the_webhook_know(self) -> None:
         """Two clients drain two nodes at the same moment, and reach different replicas. Neither replica knows
@@ -254,6 +268,20 @@ class TestSetsThatCanOnlyBeEvicted:
         assert passes(late) is PassReason.ONLY_EVICTABLE, (
             "the first is not evicted: it is not waited for long"
         )
+
+    def test_take_turns_again_when_all_are_ready(self) -> None:
+        """Those that waited all the time must not leave at the same moment."""
+        waited = self.of_set(2, siblings_first=1, first_held=NOW - timedelta(minutes=2))
+        assert held(waited).is_for_siblings
+        ready = self.of_set(
+            3,
+            siblings_first=1,
+            first_held=NOW - timedelta(minutes=2),
+            last_blocked=NOW - timedelta(seconds=5),
+        )
+        assert not held(ready).is_for_siblings
+        assert passes(replace(ready, siblings_first=0)) is PassReason.ONLY_EVICTABLE
+        assert passes(replace(ready, now=NOW + timedelta(seconds=5))) is PassReason.ONLY_EVICTABLE
 
     def test_are_left_to_their_budget(self) -> None:
         assert passes(self.of_set(2, budgets=(BUDGET,))) is PassReason.ONLY_EVICTABLE

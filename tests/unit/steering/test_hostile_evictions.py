@@ -234,15 +234,15 @@ async def test_two_replicas_never_let_two_pods_of_a_set_go_at_once(
     eventually: Any,
 ) -> None:
     """Two clients drain two nodes, and each reaches another replica at the same moment."""
-    await _run_set(client, pods=3)
+    await run_set(client, pods=3)
     async with guarded() as other:
         for each in (webhook, other):
-            await eventually(lambda each=each: _knows_set(each))
+            await eventually(lambda each=each: knows_set(each, 3))
         held = {name: is_held(each, review(name)) for each, name in ((webhook, "db-0"), (other, "db-1"))}
         assert held == {"db-0": True, "db-1": False}, "the highest ordinal goes first, whichever is asked"
 
 
-async def _run_set(client: Client, pods: int) -> None:
+async def run_set(client: Client, pods: int) -> None:
     """A StatefulSet of which each pod is on a cordoned node of its own."""
     about = {"namespace": "shop", "name": "db"}
     labels = {"app": "db"}
@@ -266,11 +266,11 @@ async def _run_set(client: Client, pods: int) -> None:
         await put_status(client, PODS.as_json, f"shop/{name}", {"phase": "Running", "conditions": READY})
 
 
-async def _knows_set(webhook: SteeringServer) -> bool:
+async def knows_set(webhook: SteeringServer, ready: int) -> bool:
     caches = guard_of(webhook)._caches
     pod = caches.pod("shop/db-2")
     set_of = None if pod is None else caches._workload("shop", pod.owner)
-    return pod is not None and pod.is_ready and set_of is not None and set_of.ready_replicas == 3
+    return pod is not None and pod.is_ready and set_of is not None and set_of.ready_replicas == ready
 
 
 # -- slow it down

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from rescheduler.api.podmigration import Migration
 from rescheduler.config.policy import Policy
-from rescheduler.migrations.interruptions import deadline_of
+from rescheduler.migrations.interruptions import longest_deadline_of
 from rescheduler.migrations.runtime_state import RuntimeStateHolder
 
 __all__ = ["ConcurrencyLimits", "SlotClaim", "raised_node_limits"]
@@ -43,7 +43,7 @@ def raised_node_limits(
     counts: Counter[str] = Counter()
     earliest: dict[str, datetime] = {}
     for each in migrations:
-        deadline = None if each.is_finished else deadline_of(each, policy)
+        deadline = None if each.is_finished else longest_deadline_of(each, policy)
         if deadline is not None:
             node = each.spec.source_node
             counts[node] += 1

@@ -14,12 +14,10 @@ import msgspec
 
 from rescheduler.api.daemon_status import STATE_CONFIG_MAP, UnreadableState, decode_pause, decode_status
 from rescheduler.api.podmigration import Migration, UnreadableMigration, decode_migration
-from rescheduler.cluster.budget_record import BudgetRecord
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.node_record import in_maintenance, leaving_because
 from rescheduler.cluster.object_meta import OwnerReference, UnreadableObject
 from rescheduler.cluster.pod_record import PodRecord
-from rescheduler.cluster.sources.watched_objects import RecordCaches
 from rescheduler.cluster.workload_record import WorkloadRecord, decode_workload
 from rescheduler.config.policy import Policy
 from rescheduler.kube import errors
@@ -39,11 +37,13 @@ from rescheduler.kube.client import Client
 from rescheduler.kube.codecs.codec import JsonCodec, metadata_codec
 from rescheduler.kube.informer import Informer, ListOptions
 from rescheduler.kube.leader_election import LeaseObservation, LeaseRecord, lease_record_of
-from rescheduler.steering.webhook.eviction_decision import EvictionFacts
+from rescheduler.steering.webhook.budget_index import BudgetIndex
+from rescheduler.steering.webhook.eviction_decision import EvictionFacts, goes_by_turns
 
 __all__ = ["DaemonPresence", "EvictionCaches"]
 
 _LEASE_MARGIN_S: Final = 5.0
+_TURN_KINDS: Final = frozenset({"ReplicaSet", "StatefulSet"})
 _NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
 
 
@@ -122,20 +122,16 @@ class EvictionCaches:
     def __init__(self, client: Client, migrations: Informer[Object], daemon: DaemonPresence) -> None:
         self.daemon = daemon
         self._migrations = migrations
-        self._pods = Informer(client, PODS, indices={"set": _stateful_set_of})
+        self._pods = Informer(client, PODS, indices={"controller": _controller_of})
         self._nodes = Informer(client, NODES)
         self._workloads = {
             each.kind: Informer(client, _workload_resource(each))
             for each in (REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS)
         }
-        self._budgets = Informer(
-            client,
-            POD_DISRUPTION_BUDGETS,
-            indices={"namespace": lambda item: [item["metadata"]["namespace"]]},
-        )
+        self._budgets = Informer(client, POD_DISRUPTION_BUDGETS)
+        self._budget_index = BudgetIndex(self._budgets)
         slim = metadata_codec("namespaces", _kept_metadata)
         self._namespaces = Informer(client, replace(NAMESPACES, codec=slim))
-        self._records = RecordCaches()
         self._of_pod: dict[str, dict[str, Migration]] = {}
         """Migrations by the uid of their pod, then by their own key."""
         migrations.subscribe(self._migration_changed)
@@ -171,6 +167,19 @@ class EvictionCaches:
     def pod(self, key: str) -> PodRecord | None:
         return self._pods.get(key)
 
+    def is_name_taken(self, key: str, pod: PodRecord) -> bool:
+        """Return whether a PodMigration of that name exists that does not move this pod any more, or never
+        did."""
+        item = self._migrations.get(key)
+        if item is None:
+            return False
+        migration = _decoded(item)
+        is_of_pod = migration is not None and (migration.spec.pod.uid, migration.pod_key) == (
+            pod.uid,
+            pod.key,
+        )
+        return migration is None or not is_of_pod or migration.is_finished
+
     def facts(self, pod: PodRecord, policy: Policy, template: EvictionFacts) -> EvictionFacts:
         """Return what is known of the pod; `template` has what does not depend on the cluster."""
         owner = self._workload(pod.namespace, pod.owner)
@@ -178,7 +187,11 @@ class EvictionCaches:
         if owner is not None and owner.kind == "ReplicaSet" and owner.owner is not None:
             top = self._workload(pod.namespace, owner.owner) or owner
         namespace = (self._namespaces.get(pod.namespace) or {}).get("metadata", {})
-        return replace(
+        budgets = self._budget_index.of_pod(pod)
+        obstacle = template.unavailable or self.daemon.obstacle(pod.namespace)
+        if budgets is None:
+            obstacle = obstacle or "too many budgets may cover the pod"
+        facts = replace(
             template,
             policy=policy,
             pod=pod,
@@ -187,21 +200,20 @@ class EvictionCaches:
             top=top,
             namespace_annotations=namespace.get("annotations", _NO_ANNOTATIONS),
             namespace_labels=namespace.get("labels"),
-            budgets=self._budgets_of(pod),
+            budgets=budgets or (),
             # Others may have created PodMigrations in their namespaces that name its uid.
             migrations=tuple(m for m in self._of_pod.get(pod.uid, {}).values() if m.pod_key == pod.key),
-            siblings_first=self._siblings_first(pod),
-            unavailable=template.unavailable or self.daemon.obstacle(pod.namespace),
+            unavailable=obstacle,
         )
+        return replace(facts, siblings_first=self._siblings_first(pod)) if goes_by_turns(facts) else facts
 
     def _siblings_first(self, pod: PodRecord) -> int:
-        """Return how many ready pods of its StatefulSet leave their nodes before it: from the highest ordinal
-        down, as StatefulSets do it."""
-        if not (of_set := _stateful_set_of(pod)):
-            return 0
+        """Return how many ready pods of its controller leave their nodes before it: from the highest ordinal
+        down, as StatefulSets do it, and in the order of their names elsewhere."""
         leaving = [
             each
-            for each in self._pods.find("set", of_set[0])
+            for uid in _controller_of(pod)
+            for each in self._pods.find("controller", uid)
             if each.uid != pod.uid and each.is_ready and not each.is_terminating and self._leaves(each.node)
         ]
         if not self._leaves(pod.node):
@@ -222,10 +234,6 @@ class EvictionCaches:
         is_it = found is not None and found.record.uid == owner.uid and found.record.kind == owner.kind
         return found.record if found is not None and is_it else None
 
-    def _budgets_of(self, pod: PodRecord) -> tuple[BudgetRecord, ...]:
-        known = (self._records.protection(item) for item in self._budgets.find("namespace", pod.namespace))
-        return tuple(each.budget for each in known if each is not None and each.pods.matches(pod.labels))
-
     def _migration_changed(self, old: Object | None, new: Object | None) -> None:
         for item, is_present in ((old, False), (new, True)):
             migration = None if item is None else _decoded(item)
@@ -240,12 +248,14 @@ class EvictionCaches:
                 del self._of_pod[uid]
 
 
-def _stateful_set_of(pod: PodRecord) -> list[str]:
-    return [pod.owner.uid] if pod.owner is not None and pod.owner.kind == "StatefulSet" else []
+def _controller_of(pod: PodRecord) -> list[str]:
+    """Return the uid of the controller whose pods may have to leave one after the other."""
+    return [pod.owner.uid] if pod.owner is not None and pod.owner.kind in _TURN_KINDS else []
 
 
 def _ordinal(pod: PodRecord) -> tuple[int, str]:
-    """Return a key that sorts pods of one StatefulSet by number, in which alone their names differ."""
+    """Return a key that sorts pods of one controller: those of a StatefulSet by number, in which alone their
+    names differ."""
     return len(pod.name), pod.name
 
 

@@ -43,6 +43,7 @@ __all__ = [
     "decide_eviction",
     "eviction_deadline",
     "eviction_migration_name",
+    "goes_by_turns",
     "safe_eviction_mode",
 ]
 
@@ -82,6 +83,8 @@ class HoldEviction:
     """What the client prints: what happens, and what to do."""
     request: MigrationSpec | None = None
     """The move to record first; None if it is recorded already, or if the pod only has to wait."""
+    is_for_siblings: bool = False
+    """Whether the pod waits until all pods of its controller are ready."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,10 +108,12 @@ class EvictionFacts:
     first_held: datetime | None = None
     """When this process first held an eviction of the pod. A PodMigration that is deleted and recorded again
     does not restart the time."""
-    sibling_leaves: bool = False
-    """Whether this process has just let another pod of the same controller be evicted."""
+    last_blocked: datetime | None = None
+    """When this process last held an eviction of the pod because siblings were not ready."""
+    siblings_evicted: int = 0
+    """How many other pods of the same controller this process has just let be evicted."""
     siblings_first: int = 0
-    """How many pods of the same StatefulSet leave their nodes before this one."""
+    """How many pods of the same controller leave their nodes before this one."""
     unavailable: str = ""
     """Why no move would start now (halt, pause, no leader), in words; empty if one would."""
     requested_by: str = ""
@@ -279,7 +284,8 @@ def _make_before_break(facts: EvictionFacts, mode: SafeEvictionMode) -> Handover
 def _disrupts(facts: EvictionFacts) -> bool:
     """Return whether a plain eviction would leave too few ready pods, or be refused."""
     assert facts.owner is not None or facts.pod.owner is None
-    if facts.owner is None or facts.owner.ready_replicas - 1 < facts.owner.replicas:
+    # Its status may still count pods that have just been evicted.
+    if facts.owner is None or facts.owner.ready_replicas - facts.siblings_evicted - 1 < facts.owner.replicas:
         return True
     return any(not each.is_current or each.disruptions_allowed < 1 for each in facts.budgets)
 
@@ -288,19 +294,31 @@ def _one_of_its_set(facts: EvictionFacts, deadline: datetime) -> PassEviction | 
     """Let the pods of a set that can only be evicted go one after the other, unless a budget covers them."""
     owner = facts.owner
     passed = PassEviction(PassReason.ONLY_EVICTABLE, "the pod can't be moved make-before-break")
-    if owner is None or owner.replicas < 2 or facts.budgets:
+    if owner is None or not _has_turns(facts):
         return passed
     # Replicas of the webhook don't know what others have just let pass. But all of them know the same order,
-    # and leave time in between.
-    turn = (facts.first_held or facts.now) + facts.siblings_first * _SIBLING_TURN
+    # and leave time in between: when the first evictions come, and again when all pods are ready.
+    since = max(filter(None, (facts.first_held, facts.last_blocked)), default=facts.now)
     name, ready = f"{owner.kind} {owner.name}", f"{owner.ready_replicas} of {owner.replicas}"
-    if facts.sibling_leaves or owner.ready_replicas < owner.replicas:
+    is_blocked = bool(facts.siblings_evicted) or owner.ready_replicas < owner.replicas
+    if is_blocked:
         why = f"until the other pods of {name} are ready ({ready})"
-    elif facts.now < turn:
+    elif facts.now < since + facts.siblings_first * _SIBLING_TURN:
         why = f"for its turn: other pods of {name} leave their nodes first ({facts.siblings_first})"
     else:
         return passed
-    return HoldEviction(f"pod {facts.pod.key} waits {why}. Retry until the pod is gone. {_until(deadline)}")
+    words = f"pod {facts.pod.key} waits {why}. Retry until the pod is gone. {_until(deadline)}"
+    return HoldEviction(words, is_for_siblings=is_blocked)
+
+
+def goes_by_turns(facts: EvictionFacts) -> bool:
+    """Return whether `siblings_first` matters: the pod is one of several that can only be evicted, and no
+    budget says how many of them may be."""
+    return _has_turns(facts) and _make_before_break(facts, safe_eviction_mode(facts)) is None
+
+
+def _has_turns(facts: EvictionFacts) -> bool:
+    return facts.owner is not None and facts.owner.replicas > 1 and not facts.budgets
 
 
 def _is_for_eviction(migration: Migration) -> bool:

@@ -9,6 +9,7 @@ import contextlib
 import hmac
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from rescheduler.config.policy import Policy, SafeEvictionMode
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.event_recorder import log_event
+from rescheduler.migrations.interruptions import EVICTION_RETRY_AFTER
 from rescheduler.steering.webhook.admission_review import allowed_review, denied_review, uid_of
 from rescheduler.steering.webhook.eviction_caches import EvictionCaches
 from rescheduler.steering.webhook.eviction_decision import (
@@ -42,8 +44,12 @@ _MAX_REMEMBERED: Final = 20_000
 _MAX_RECORDING: Final = 100
 """PodMigrations that are being created at the same time; others are created at the client's next try."""
 _SIBLING_S: Final = 10.0
-"""How long after the eviction of a pod the status of its set may not show it."""
+"""How long after the eviction of a pod the status of its controller may not show it."""
+_REFUSED_S: Final = 300.0
+"""How long evictions pass after the API server refused the PodMigration: the cause may be gone then."""
 _ALL: Final = "All"
+_COUNTED: Final = frozenset({PassReason.ONLY_EVICTABLE, PassReason.NOT_NEEDED})
+"""Why evictions pass that others of the same controller must wait for, or be moved because of."""
 
 
 class _Preconditions(msgspec.Struct):
@@ -136,6 +142,18 @@ class EvictionMetrics:
         return generate_latest(self.registry)
 
 
+@dataclass(slots=True)
+class _HeldPod:
+    first: datetime
+    """When an eviction of the pod was first held."""
+    last: datetime
+    """When a client last tried to evict it."""
+    last_blocked: datetime | None = None
+    """When it last had to wait until other pods of its controller are ready."""
+    has_passed: bool = False
+    """Whether an eviction of it has passed since."""
+
+
 class EvictionGuard:
     def __init__(
         self,
@@ -153,12 +171,12 @@ class EvictionGuard:
         self._policy = policy
         self._now = now
         self._monotonic_s = monotonic_s
-        self._first_held: dict[str, datetime] = {}
-        """The first times by the uid of the pod."""
-        self._refused: dict[str, str] = {}
-        """Why the API server refuses the PodMigration of a pod, by the uid of the pod."""
-        self._last_evicted: dict[str, tuple[str, float]] = {}
-        """The pod of each controller whose eviction passed last, and when, by the uid of the controller."""
+        self._held: dict[str, _HeldPod] = {}
+        """By the uid of the pod."""
+        self._refused: dict[str, tuple[str, float]] = {}
+        """Why and when the API server refused the PodMigration of a pod, by the uid of the pod."""
+        self._evicted: dict[str, dict[str, float]] = {}
+        """When evictions of pods passed lately, by the uid of the controller, then of the pod."""
         self._recording: dict[str, tuple[str, asyncio.Task[None]]] = {}
         """The namespaces of pods whose PodMigration is being created, by the uid of the pod."""
 
@@ -188,8 +206,8 @@ class EvictionGuard:
             return self._passed(uid_of(body), PassEviction(PassReason.UNREADABLE, "no review of an eviction"))
         decision, pod = self._decide(request)
         if isinstance(decision, PassEviction):
-            if pod is not None and pod.owner is not None and decision.reason is PassReason.ONLY_EVICTABLE:
-                _remember(self._last_evicted, pod.owner.uid, (pod.uid, self._monotonic_s()))
+            if pod is not None:
+                self._note_passed(pod, decision.reason)
             return self._passed(request.uid, decision, pod=f"{request.namespace}/{request.name}")
         assert pod is not None
         self._hold(pod, decision)
@@ -208,22 +226,48 @@ class EvictionGuard:
         pod = self._caches.pod(f"{request.namespace}/{request.name}")
         if pod is None or (request.pod_uid and request.pod_uid != pod.uid):
             return PassEviction(PassReason.UNKNOWN_POD, "the pod is not known"), None
+        held = self._held_before(pod)
         template = EvictionFacts(
             now=self._now(),
             policy=policy,
             pod=pod,
             node=None,
             namespace_annotations={},
-            first_held=self._first_held.get(pod.uid),
-            sibling_leaves=self._sibling_leaves(pod),
-            unavailable=self._refused.get(pod.uid, ""),
+            first_held=None if held is None else held.first,
+            last_blocked=None if held is None else held.last_blocked,
+            siblings_evicted=sum(uid != pod.uid for uid in self._just_evicted(pod)),
+            unavailable=self._refusal(pod),
             requested_by=request.client,
         )
         return decide_eviction(self._caches.facts(pod, policy, template)), pod
 
-    def _sibling_leaves(self, pod: PodRecord) -> bool:
-        last = self._last_evicted.get(pod.owner.uid) if pod.owner is not None else None
-        return last is not None and last[0] != pod.uid and self._monotonic_s() - last[1] < _SIBLING_S
+    def _held_before(self, pod: PodRecord) -> _HeldPod | None:
+        """Return what is known of earlier attempts to evict the pod. Those after a long pause are of another
+        drain, for which it may be possible to move the pod. But a client that tries once a day gets its turn,
+        too."""
+        now, held = self._now(), self._held.get(pod.uid)
+        if held is None or (held.has_passed and now - held.last >= EVICTION_RETRY_AFTER):
+            self._held.pop(pod.uid, None)
+            return None
+        held.last = now
+        return held
+
+    def _refusal(self, pod: PodRecord) -> str:
+        why, at_s = self._refused.get(pod.uid, ("", 0.0))
+        return why if self._monotonic_s() - at_s < _REFUSED_S else ""
+
+    def _just_evicted(self, pod: PodRecord) -> dict[str, float]:
+        """Return the pods of the same controller whose eviction passed lately."""
+        known = self._evicted.get(pod.owner.uid, {}) if pod.owner is not None else {}
+        since_s = self._monotonic_s() - _SIBLING_S
+        return {uid: at_s for uid, at_s in known.items() if at_s > since_s}
+
+    def _note_passed(self, pod: PodRecord, reason: PassReason) -> None:
+        if (held := self._held.get(pod.uid)) is not None:
+            held.has_passed = True
+        if pod.owner is not None and reason in _COUNTED:
+            evicted = self._just_evicted(pod) | {pod.uid: self._monotonic_s()}
+            _remember(self._evicted, pod.owner.uid, evicted)
 
     def _passed(self, uid: str, decision: PassEviction, pod: str = "") -> bytes:
         self.metrics.passed.labels(decision.reason).inc()
@@ -234,8 +278,10 @@ class EvictionGuard:
 
     def _hold(self, pod: PodRecord, decision: HoldEviction) -> None:
         self.metrics.held.inc()
-        if pod.uid not in self._first_held:
-            _remember(self._first_held, pod.uid, self._now())
+        if pod.uid not in self._held:
+            _remember(self._held, pod.uid, _HeldPod(self._now(), self._now()))
+        if decision.is_for_siblings:
+            self._held[pod.uid].last_blocked = self._now()
         if decision.request is None or pod.uid in self._recording:
             return
         if not has_turn([namespace for namespace, _ in self._recording.values()], pod.namespace):
@@ -255,10 +301,11 @@ class EvictionGuard:
         try:
             await self._client.create(POD_MIGRATIONS, wanted)
         except errors.AlreadyExists:
-            pass  # by another replica
+            if self._caches.is_name_taken(f"{pod.namespace}/{name}", pod):
+                self._refuse(pod, f"PodMigration {name} exists already, and does not move the pod")
+            # Else another replica of the webhook has created it.
         except errors.Permanent as error:
-            _remember(self._refused, pod.uid, f"the PodMigration can't be created: {error.why}")
-            log_event(log, logging.WARNING, "EvictionNotRecorded", str(error), pod=pod.key)
+            self._refuse(pod, f"the PodMigration can't be created: {error.why}")
         except errors.KubeError as error:
             words = f"{error} The next eviction tries again."
             log_event(log, logging.WARNING, "EvictionNotRecorded", words, pod=pod.key)
@@ -266,6 +313,11 @@ class EvictionGuard:
             self.metrics.intercepted.inc()
             words = f"the pod is moved before it may be evicted: {spec.reason}"
             log_event(log, logging.INFO, "EvictionIntercepted", words, pod=pod.key, migration=name)
+
+    def _refuse(self, pod: PodRecord, why: str) -> None:
+        """Let evictions of the pod pass for a while."""
+        _remember(self._refused, pod.uid, (why, self._monotonic_s()))
+        log_event(log, logging.WARNING, "EvictionNotRecorded", why, pod=pod.key)
 
 
 def _printable(words: str) -> str:

@@ -378,6 +378,22 @@ def test_what_is_kept_up_to_date_is_what_would_be_counted_again(history):
     assert known.grant(LATER, lambda _: True, everything=True) == recounted.grant(LATER, lambda _: True)
 
 
+def test_a_drain_of_a_hundred_pods_is_processed_in_order():
+    """As many at a time as needed for the deadline, the oldest eviction first, before moves for balance."""
+    drained = [
+        queued_migration(number, source="drained", target="", strategy=EVICTION) for number in range(100)
+    ]
+    made = turns(apart(200), *drained, policy=Policy(max_concurrent_migrations=8))
+    now, began = NOW + timedelta(seconds=100), []
+    while turn := made.grant(now, lambda _: True):
+        assert len(turn) <= 8
+        began += [int(key.split("/")[1]) for key in turn]
+        for key in turn:
+            made.remove(key)
+    assert [number for number in began if number != 200] == [*range(100)]
+    assert 200 not in began[:8]
+
+
 def pending_copy(number, namespace="shop"):
     """A move on eviction whose copy waits for a node."""
     return queued_migration(

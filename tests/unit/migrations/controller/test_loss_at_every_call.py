@@ -12,7 +12,13 @@ from rescheduler.api.podmigration import MigrationPhase
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.kube import errors
 from tests.unit.migrations.controller.crashing_controller import Cluster, Crash, Faulty, at_every_call
-from tests.unit.migrations.controller.test_crash_at_every_call import Adopt, Copy, until_crashed
+from tests.unit.migrations.controller.test_crash_at_every_call import (
+    Adopt,
+    AdoptOnEviction,
+    Copy,
+    CopyOnEviction,
+    until_crashed,
+)
 from tests.unit.migrations.controller.test_interference_at_every_call import Disturbed
 
 MOST_CALLS = 60
@@ -35,7 +41,7 @@ async def target_deleted(play, at):
         moves = await cluster.moves(nodes=4)
         source = await play.set_up(moves)
         target = await moves.sandbox.free_node()
-        key = await moves.create_migration(source, target)
+        key = await play.request(moves, source)
         way = Disturbed(cluster.server, at, None)
         way.disturb = lambda: moves.client.delete(NODES, target)
         async with moves.executing(cluster.connect(way.handle)):
@@ -58,7 +64,16 @@ async def target_deleted(play, at):
 
 
 @at_every_call(4)
-@pytest.mark.parametrize("play", [Adopt, Copy], ids=lambda play: play.__name__)
+@pytest.mark.parametrize(
+    "play",
+    [
+        Adopt,
+        Copy,
+        pytest.param(AdoptOnEviction, marks=pytest.mark.size),
+        pytest.param(CopyOnEviction, marks=pytest.mark.size),
+    ],
+    ids=lambda play: play.__name__,
+)
 def test_at_whatever_moment_the_target_node_is_deleted(play, first, apart):
     for at in range(first, MOST_CALLS, apart):
         if run_virtual(target_deleted(play(), at)) < at:
