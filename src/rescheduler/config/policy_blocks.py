@@ -168,7 +168,8 @@ def _schema_of(annotation: Any) -> SettingSchema:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is tuple:
         return SettingSchema(entries=_schema_of(arguments[0]))
-    assert origin is Mapping or issubclass(origin, Mapping), f"{annotation} is no part of a configuration"
+    # A type without a rule, such as str, can't be checked when a file is read.
+    assert isinstance(origin, type) and issubclass(origin, Mapping), f"{annotation} has no SettingRule"
     return SettingSchema(keys=_schema_of(arguments[0]), entries=_schema_of(arguments[1]))
 
 
