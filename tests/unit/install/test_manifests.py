@@ -299,7 +299,7 @@ def converted_policy(folder, strategies, *, is_dry_run):
 
 
 def test_a_note_says_that_the_installed_file_lets_the_daemon_move_pods(tmp_path):
-    """Without --config, what is installed is a dry run: who converts a DeschedulerPolicy expects that, too."""
+    """Without --config, what is installed is a dry run, so users of a file may expect that, too."""
     path = converted_policy(tmp_path, ["PodLifeTime"], is_dry_run=False)
     done = CliRunner().invoke(main, ["manifests", "--config", path])
     assert done.exit_code == 0
