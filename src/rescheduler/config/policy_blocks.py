@@ -168,7 +168,9 @@ def _schema_of(annotation: Any) -> SettingSchema:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is tuple:
         return SettingSchema(entries=_schema_of(arguments[0]))
-    assert origin is Mapping or issubclass(origin, Mapping), f"{annotation} is no part of a configuration"
+    # A type without a rule, such as str, can't be checked when a file is read.
+    assert isinstance(origin, type), f"{annotation} has no SettingRule"
+    assert issubclass(origin, Mapping), f"{annotation} is no part of a configuration"
     return SettingSchema(keys=_schema_of(arguments[0]), entries=_schema_of(arguments[1]))
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,13 @@ def test_the_yaml_in_the_documentation_loads(loading):
     head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
     indented = "".join(f"      {line}\n" for line in args.splitlines())
     assert loading.text(f"{head}profiles:\n- pluginConfig:\n  - name: Rescheduler\n    args:\n{indented}")
+
+
+@dataclass
+class _WithoutRule:
+    pool: str = "old"
+
+
+def test_a_setting_whose_type_has_no_rule_is_refused_with_what_is_missing():
+    with pytest.raises(AssertionError, match="has no SettingRule"):
+        settings(_WithoutRule)

@@ -283,6 +283,34 @@ def test_what_is_installed_first_shows_what_it_would_do():
     assert not Policy().dry_run
 
 
+def converted_policy(folder, strategies, *, is_dry_run):
+    path = folder / "rescheduler.yaml"
+    args = {"enabledStrategies": strategies} | ({"dryRun": True} if is_dry_run else {})
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "profiles": [{"pluginConfig": [{"name": "Rescheduler", "args": args}]}],
+            }
+        )
+    )
+    return str(path)
+
+
+def test_a_note_says_that_the_installed_file_lets_the_daemon_move_pods(tmp_path):
+    """Without --config, what is installed is a dry run, so users of a file may expect that, too."""
+    path = converted_policy(tmp_path, ["PodLifeTime"], is_dry_run=False)
+    done = CliRunner().invoke(main, ["manifests", "--config", path])
+    assert done.exit_code == 0
+    assert " ".join(done.stderr.split()) == f"note: the daemon will move pods: {path} has no dryRun: true"
+
+
+def test_a_file_with_a_dry_run_is_installed_without_a_note(tmp_path):
+    path = converted_policy(tmp_path, ["PodLifeTime"], is_dry_run=True)
+    assert CliRunner().invoke(main, ["manifests", "--config", path]).stderr == ""
+
+
 def test_args_become_part_of_the_configuration():
     (found,) = of_kind("ConfigMap", install_manifests(Options(args={"cpuThreshold": 70})))
     loaded = load_content(found["data"]["rescheduler.yaml"].encode(), known_strategies(), source="it")

@@ -10,7 +10,9 @@ from rescheduler.cli.cluster_source import EXIT_USAGE_ERROR, exit_with_error, pr
 from rescheduler.cli.terminal import echo
 
 if TYPE_CHECKING:
+    from rescheduler.config.policy import Policy
     from rescheduler.install.install_options import Options
+
 __all__ = ["completion", "config", "manifests"]
 
 _EXIT_INVALID_CONFIG = 2
@@ -173,9 +175,13 @@ def manifests(  # noqa: PLR0913 - one per option
         if without_policies:
             chosen = _disabled(chosen, "admission_policies")
         if config is not None:
-            text = _validated_configuration(*read_input_file(config))
+            content, source = read_input_file(config)
+            text, policy = _validated_configuration(content, source)
+            # Ours is a dry run, so the user of a file may expect that this one is, too.
+            if not policy.dry_run:
+                print_note(f"the daemon will move pods: {source} has no dryRun: true")
         else:
-            text = _validated_configuration(configuration_text(chosen).encode(), f"args in {values}")
+            text, _ = _validated_configuration(configuration_text(chosen).encode(), f"args in {values}")
         _print_manifests(
             install_manifests(
                 chosen, namespace=namespace, configuration=text, create_namespace=create_namespace
@@ -223,8 +229,8 @@ def _disabled(options: "Options", part: str) -> "Options":
     )
 
 
-def _validated_configuration(content: bytes, source: str) -> str:
-    """Return the text of a valid configuration; exit if it is invalid."""
+def _validated_configuration(content: bytes, source: str) -> "tuple[str, Policy]":
+    """Return the text of a valid configuration and what it says; exit if it is invalid."""
     from rescheduler.config.config_loader import load_content  # noqa: PLC0415
     from rescheduler.config.config_validation import (  # noqa: PLC0415
         ConfigurationError,
@@ -232,10 +238,10 @@ def _validated_configuration(content: bytes, source: str) -> str:
     )
 
     try:
-        load_content(content, known_strategies(), source=source)
+        policy = load_content(content, known_strategies(), source=source).configuration.policy
     except ConfigurationError as error:
         exit_with_error(str(error), EXIT_USAGE_ERROR)
-    return content.decode()
+    return content.decode(), policy
 
 
 def _print_manifests(items: list[dict[str, Any]]) -> None:
