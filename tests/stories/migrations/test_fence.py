@@ -48,10 +48,11 @@ async def test_a_refused_version_has_spent_the_budget_all_the_same(make_moves: M
         await moves.client.evict(key, uid=uid)
 
 
-async def test_a_patch_that_names_an_owner_by_its_uid_alone_holds_only_while_the_owner_is_named(
-    make_moves: MakeMoves,
-) -> None:
-    """So the release of a copy is refused if the garbage collector has removed its ReplicaSet from it."""
+async def test_a_patch_that_names_an_owner_by_its_uid_alone(make_moves: MakeMoves) -> None:
+    """It changes nothing, and is refused if the pod does not have that owner.
+
+    So the release of a copy is refused if the garbage collector has removed its ReplicaSet from it.
+    """
     moves = await make_moves(nodes=2)
     sandbox = moves.sandbox
     await sandbox.replica_set(1)

@@ -30,6 +30,7 @@ from tests.unit.migrations.observations import (
     NOW,
     OWNER,
     POLICY,
+    US,
     copy,
     migration,
     node,
@@ -42,6 +43,8 @@ BUDGET = BudgetRecord(
     "shop/budget", "shop", "b", selector=LabelSelector(match_labels=(("app", "web"),)), disruptions_allowed=1
 )
 
+NAMED = msgspec.structs.replace(CONTROLLER, controller=False)
+"""The second owner that a copy names from the beginning."""
 SPENT = msgspec.structs.replace(BUDGET, disruptions_allowed=0)
 DEPLOYMENT = replica_set(kind="Deployment")
 
@@ -191,9 +194,15 @@ def test_nothing_waits_for_a_time_that_has_passed(seen):
         ),
         pytest.param(
             Step.ADOPTING,
-            {"source": None, "target": copy()},
+            {"source": None, "target": copy(owners=(US, NAMED))},
             effects.ReleaseTarget,
             id="the copy is offered",
+        ),
+        pytest.param(
+            Step.ADOPTING,
+            {"source": None, "target": copy()},
+            effects.OfferCopyForAdoption,
+            id="a copy that does not name its ReplicaSet keeps us as its owner",
         ),
         pytest.param(
             Step.RELEASING,
