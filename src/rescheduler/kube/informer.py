@@ -34,6 +34,7 @@ import logging
 import math
 import random
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
+from itertools import takewhile
 from typing import Final, Generic, Protocol, Self, TypeVar
 
 from rescheduler.kube import errors
@@ -308,10 +309,11 @@ class ReadYourWrites(Generic[T]):
 
     def _drop_expired(self, now_s: float) -> None:
         """Drop what the informer has missed, though nothing asks for it."""
-        while self._answered_s and now_s - self._answered_s[oldest := next(iter(self._answered_s))] > _TRUSTED_S:
-            self._drop(oldest)
-        while self._deleted and now_s - self._deleted[oldest := next(iter(self._deleted))][1] > _TRUSTED_S:
-            del self._deleted[oldest]
+        horizon_s = now_s - _TRUSTED_S
+        for key in list(takewhile(lambda key: self._answered_s[key] < horizon_s, self._answered_s)):
+            self._drop(key)
+        for key in list(takewhile(lambda key: self._deleted[key][1] < horizon_s, self._deleted)):
+            del self._deleted[key]
 
     def _is_deleted(self, key: str, cached: T) -> bool:
         deleted = self._deleted.get(key)
