@@ -5,36 +5,41 @@
 Nodes are played by a fake kubelet; a pod is ready one second after it was bound. First the descheduler evicts
 as many pods once (PodLifeTime), with its own client limit; it is measured from its start to its end. Then the
 daemon and the webhook, as processes of their own, move as many pods of Deployments to nodes that we choose,
-with the default `settleTime`. The audit log counts the requests of each account. With --gate the exit code is
-1 if a target is missed.
+with the default `settleTime`. The audit log counts the requests of each account, and the CPU time of every
+process shows what bounds the moves: all of them share the processors of this machine. With --gate the exit
+code is 1 if a target is missed.
 """
 
 import argparse
 import asyncio
 import contextlib
 import json
+import os
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from bench.control_plane import rescheduler_process
 from bench.decode import machine
 from bench.plan_command import DESCHEDULER
-from bench.verdicts import Figure, print_figures, run_measured, save
+from bench.verdicts import Figure, print_figures, processor_s, run_measured, save
 from rescheduler.api.podmigration import MigrationPhase, decode_migration
 from rescheduler.api.podmigration_crd import podmigration_crd
 from rescheduler.api.well_known_names import FINALIZER
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.live_source import WEBHOOK_LABEL_SELECTOR
-from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, nested_field, object_key
 from rescheduler.kube.access.cluster_config import load_cluster_access
-from rescheduler.kube.api_resources import DEPLOYMENTS, LEASES, NAMESPACES, VALIDATING_WEBHOOKS
+from rescheduler.kube.api_resources import DEPLOYMENTS, LEASES, NAMESPACES, VALIDATING_WEBHOOKS, Object
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
+from rescheduler.kube.informer import Informer
 from rescheduler.steering.webhook.webhook_configurations import UrlAddress
 from tests.stories import objects
 from tests.stories.real_cluster import install_definitions
@@ -99,28 +104,34 @@ async def measured(plane: ControlPlane, folder: Path, options: argparse.Namespac
     async with contextlib.AsyncExitStack() as stack:
         client = Client(HttpTransport(load_cluster_access(plane.kubeconfig)), timeout_s=60.0)
         stack.push_async_callback(client.close)
-        await stack.enter_async_context(fake_kubelet(plane, folder, options.nodes))
+        kubelet = await stack.enter_async_context(fake_kubelet(plane, folder, options.nodes))
         await fill(client, options.moves)
         evicting_s, evictions = await asyncio.to_thread(evicted, plane, folder)
         await all_ready(client, options.moves)
         before = len(plane.audited())
-        moving_s, on_target, completed = await moved(plane, folder, client, options.moves)
+        found = await moved(plane, folder, client, options.moves, kubelet.pid)
         counts = requests_of(plane.audited()[before:], account("rescheduler"))
     counts["create", "podmigrations"] += options.moves  # by us, as a plan's execution would
     waited = sum(count for (verb, kind), count in counts.items() if kind != "events" and verb != "watch")
     events = sum(count for (_, kind), count in counts.items() if kind == "events")
     print(f"{evictions} evictions by {DESCHEDULER} in {evicting_s:.1f} s")
-    print(f"{completed} of {options.moves} moves completed, {on_target} on target")
+    print(f"{found.completed} of {options.moves} moves completed, {found.on_target} on target")
     for (verb, kind), count in sorted(counts.items()):
         print(f"  {verb:8}{kind:34}{count / options.moves:8.2f} per move")
     count = options.moves
+    per_move_ms = {name: 1000 * seconds / count for name, seconds in found.processor_s.items()}
+    in_all_ms = sum(per_move_ms.values())
     figures = [
-        Figure(f"{count} moves", moving_s, f"{DESCHEDULER}, {evictions}", evicting_s, "s", AT_MOST_TIME),
+        Figure(f"{count} moves", found.took_s, f"{DESCHEDULER}, {evictions}", evicting_s, "s", AT_MOST_TIME),
         Figure("requests per move", waited / count, "target", AT_MOST_REQUESTS, "", 1.0),
         Figure("Events per move", events / count, "requests", waited / count, ""),
-        Figure("pods that missed the target", count - on_target, "pods", count, "", 0.0),
+        Figure("pods that missed the target", count - found.on_target, "pods", count, "", 0.0),
+        Figure("CPU time per move", per_move_ms["daemon"], "all processes", in_all_ms, "ms"),
     ]
-    save("executed_moves", str(count), figures, nodes=options.nodes)
+    for name, each in per_move_ms.items():
+        print(f"  CPU time {name:33}{each:8.1f} ms per move")
+    rounded = {name: round(each, 1) for name, each in per_move_ms.items()}
+    save("executed_moves", str(count), figures, nodes=options.nodes, processor_ms_per_move=rounded)
     return print_figures(figures)
 
 
@@ -192,8 +203,17 @@ def evicted(plane: ControlPlane, folder: Path) -> tuple[float, int]:
     return usage.wall_s, asked["create", "pods/eviction"]
 
 
-async def moved(plane: ControlPlane, folder: Path, client: Client, count: int) -> tuple[float, int, int]:
-    """Return how long the moves took, how many pods are on their target, and how many moves completed."""
+@dataclass(frozen=True)
+class Moved:
+    took_s: float
+    on_target: int
+    completed: int
+    processor_s: dict[str, float]
+    """What each process took meanwhile, by its name."""
+
+
+async def moved(plane: ControlPlane, folder: Path, client: Client, count: int, kubelet: int) -> Moved:
+    """Move all pods; `kubelet` is the process that plays the nodes."""
     nodes = sorted(node.name for node in (await client.list(NODES)).items)
     place = {name: number for number, name in enumerate(nodes)}
     pods = (await all_ready(client, count))[:count]
@@ -213,11 +233,19 @@ async def moved(plane: ControlPlane, folder: Path, client: Client, count: int) -
     command = ("run", "--namespace", NAMESPACE, "--host", "127.0.0.1", "--port", str(port))
     kubeconfig = kubeconfig_of(plane, folder, "rescheduler")
     async with (
-        webhook(plane, folder, client),
-        rescheduler_process(kubeconfig, *command, "--config", str(config)),
+        _finishing(client, count) as finished,
+        webhook(plane, folder, client) as webhook_process,
+        rescheduler_process(kubeconfig, *command, "--config", str(config)) as daemon,
     ):
         await _leads(client)
+        processes = {str(part): plane.process(part).pid for part in plane.options.wanted()} | {
+            "fake kubelets": kubelet,
+            "webhook": webhook_process.pid,
+            "daemon": daemon.pid,
+            "this benchmark": os.getpid(),
+        }
         began_s = time.monotonic()
+        used_before_s = {name: processor_s(pid) for name, pid in processes.items()}
         waiting = iter(pods)
 
         async def record() -> None:
@@ -225,11 +253,12 @@ async def moved(plane: ControlPlane, folder: Path, client: Client, count: int) -
                 await client.create(POD_MIGRATIONS, _podmigration(pod, targets[pod.key]))
 
         await asyncio.gather(*(record() for _ in range(AT_ONCE)))
-        ended = await _all_finished(client, count)
+        phases = await finished()
         took_s = time.monotonic() - began_s
+        used_s = {name: processor_s(pid) - used_before_s[name] for name, pid in processes.items()}
     there = Counter((pod.labels["app"], pod.node) for pod in await all_ready(client, count))
     wanted = Counter((pod.labels["app"], targets[pod.key]) for pod in pods)
-    return took_s, (wanted & there).total(), ended
+    return Moved(took_s, (wanted & there).total(), phases.count(MigrationPhase.COMPLETED), used_s)
 
 
 @contextlib.asynccontextmanager
@@ -240,11 +269,11 @@ async def webhook(plane: ControlPlane, folder: Path, client: Client) -> Any:
     await install_webhook(client, NAMESPACE, UrlAddress(url))
     kubeconfig = kubeconfig_of(plane, folder, "rescheduler-webhook")
     at = ("--namespace", NAMESPACE, "--host", "127.0.0.1", "--port", str(port), "--extender-port", "0")
-    async with rescheduler_process(kubeconfig, "webhook", *at, "--url", url):
+    async with rescheduler_process(kubeconfig, "webhook", *at, "--url", url) as process:
         async with asyncio.timeout(WITHIN_S):
             while not await _is_trusted(client):  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
-        yield
+        yield process
 
 
 async def _is_trusted(client: Client) -> bool:
@@ -259,13 +288,33 @@ async def _leads(client: Client) -> None:
             await asyncio.sleep(0.2)
 
 
-async def _all_finished(client: Client, count: int) -> int:
-    async with asyncio.timeout(WITHIN_S):
-        while True:
-            found = [decode_migration(each) for each in (await client.list(POD_MIGRATIONS)).items]
-            if sum(each.is_finished for each in found) == count:
-                return sum(each.status.phase is MigrationPhase.COMPLETED for each in found)
-            await asyncio.sleep(0.5)
+@contextlib.asynccontextmanager
+async def _finishing(
+    client: Client, count: int
+) -> AsyncIterator[Callable[[], Awaitable[list[MigrationPhase]]]]:
+    """Yield a function that returns the phases of all migrations once they are finished.
+
+    It watches them: to list hundreds of them again and again would be a good part of the load.
+    """
+    phases: dict[str, MigrationPhase] = {}
+    all_over = asyncio.Event()
+
+    def look(_old: Object | None, new: Object | None) -> None:
+        if new is not None and nested_field(new, "status", "finishedAt"):
+            phases[object_key(new)] = decode_migration(new).status.phase
+        if len(phases) == count:
+            all_over.set()
+
+    async def finished() -> list[MigrationPhase]:
+        async with asyncio.timeout(WITHIN_S):
+            await all_over.wait()
+        return list(phases.values())
+
+    informer = Informer(client, POD_MIGRATIONS)
+    async with informer.running():
+        await informer.synced()
+        informer.subscribe(look)
+        yield finished
 
 
 def _podmigration(pod: PodRecord, target: str) -> dict[str, Any]:

@@ -40,9 +40,9 @@ from rescheduler.migrations.controller.migration_controller import MigrationCont
 from rescheduler.migrations.observation import RevalidationOutcome, RevalidationResult
 from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
 
-MOST_WRITES = 12
-MOST_READS = 5
-"""Of single objects: source and ReplicaSet before the copy is made; source, copy and node before eviction."""
+MOST_WRITES = 11
+MOST_READS = 2
+"""Of single objects: the copy and its node, before the eviction."""
 ASK_AGAIN_S = 5.0
 """After a budget has refused."""
 

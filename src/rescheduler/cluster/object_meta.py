@@ -180,12 +180,15 @@ def _key_of(item: object) -> str:
 
 
 def normalized(value: Any) -> Any:
-    """Return the JSON value without nulls, which mean "absent", and with `matchLabels` as sorted pairs."""
+    """Return the JSON value without nulls, which mean "absent", and with `matchLabels` as sorted pairs.
+
+    The managed fields are left out: they are larger than the rest, and no record has them.
+    """
     if isinstance(value, dict):
         return {
             key: sorted(part.items()) if key == "matchLabels" and isinstance(part, dict) else normalized(part)
             for key, part in value.items()
-            if part is not None
+            if part is not None and key != "managedFields"
         }
     if isinstance(value, list):
         return [normalized(part) for part in value]

@@ -31,8 +31,10 @@ cache, the other handlers and later changes are not affected, but that handler h
 
 import contextlib
 import logging
+import math
 import random
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
+from itertools import takewhile
 from typing import Final, Generic, Protocol, Self, TypeVar
 
 from rescheduler.kube import errors
@@ -233,7 +235,10 @@ class ReadYourWrites(Generic[T]):
         self.informer = informer
         self._indices = indices
         self._identify = informer.resource.identify
-        self._answers: dict[str, tuple[T, float]] = {}
+        self._answers: IndexedCache[T] = IndexedCache(self._identify, indices)
+        """The answers that the informer has not caught up with."""
+        self._answered_s: dict[str, float] = {}
+        """When each of them came, the oldest first."""
         self._deleted: dict[str, tuple[str, float]] = {}
         informer.subscribe(self._on_change)
 
@@ -251,46 +256,64 @@ class ReadYourWrites(Generic[T]):
 
     def find(self, index: str, value: Hashable) -> list[T]:
         cached = self.informer.find(index, value)
-        if not self._answers and not self._deleted:
-            # The usual case, and there may be thousands of objects.
-            return sorted(cached, key=self.key)
-        values_of = self._indices[index]
-        answered = (key for key, (item, _) in self._answers.items() if value in values_of(item))
-        items = (self.get(key) for key in sorted({*map(self.key, cached), *answered}))
-        return [item for item in items if item is not None and value in set(values_of(item))]
+        answered = self._answers.find(index, value)
+        found = {self.key(item): item for item in (*answered, *cached)}
+        return [item for key in sorted(found) if (item := self._still(found[key], key, index, value))]
+
+    def _still(self, item: T, key: str, index: str, value: Hashable) -> T | None:
+        """Return the newest state of a found object, if that has the value, too."""
+        if key not in self._answers and key not in self._deleted:
+            return item  # The usual case: there may be thousands of objects.
+        newest = self.get(key)
+        return newest if newest is not None and value in set(self._indices[index](newest)) else None
 
     def observe(self, item: T) -> None:
         """Record the answer to a write or a live read; older answers change nothing."""
-        key = self._identify(item).key
-        known = self._trusted(key)
-        if known is None or self._version(known) <= self._version(item):
-            self._answers[key] = item, loop_s()
+        key, now_s = self.key(item), loop_s()
+        self._drop_expired(now_s)
+        version, cached, known = self._version(item), self.informer.get(key), self._trusted(key)
+        if cached is not None and self._version(cached) >= version:
+            return  # The informer was faster.
+        if known is not None and self._version(known) > version:
+            return
+        self._drop(key)
+        self._answers.put(item)
+        self._answered_s[key] = now_s
 
     def observe_deleted(self, key: str, uid: str) -> None:
         """Record that the server has deleted the object."""
+        self._deleted.pop(key, None)
         self._deleted[key] = uid, loop_s()
         answer = self._answers.get(key)
-        if answer is not None and self._identify(answer[0]).uid == uid:
-            del self._answers[key]
+        if answer is not None and self._uid(answer) == uid:
+            self._drop(key)
 
     def _on_change(self, old: T | None, new: T | None) -> None:
         key = self._identify(old if new is None else new).key  # type: ignore[arg-type]  # one of them is set
         answer = self._answers.get(key)
         if new is None:
             self._deleted.pop(key, None)
-            if answer is not None and old is not None and self._uid(answer[0]) == self._uid(old):
-                del self._answers[key]
-        elif answer is not None and self._version(answer[0]) <= self._version(new):
-            del self._answers[key]
+            if answer is not None and old is not None and self._uid(answer) == self._uid(old):
+                self._drop(key)
+        elif answer is not None and self._version(answer) <= self._version(new):
+            self._drop(key)
 
     def _trusted(self, key: str) -> T | None:
-        answer = self._answers.get(key)
-        if answer is None:
-            return None
-        if loop_s() - answer[1] > _TRUSTED_S:
-            del self._answers[key]
-            return None
-        return answer[0]
+        if loop_s() - self._answered_s.get(key, math.inf) > _TRUSTED_S:
+            self._drop(key)
+        return self._answers.get(key)
+
+    def _drop(self, key: str) -> None:
+        self._answers.remove(key)
+        self._answered_s.pop(key, None)
+
+    def _drop_expired(self, now_s: float) -> None:
+        """Drop what the informer has missed, though nothing asks for it."""
+        horizon_s = now_s - _TRUSTED_S
+        for key in list(takewhile(lambda key: self._answered_s[key] < horizon_s, self._answered_s)):
+            self._drop(key)
+        for key in list(takewhile(lambda key: self._deleted[key][1] < horizon_s, self._deleted)):
+            del self._deleted[key]
 
     def _is_deleted(self, key: str, cached: T) -> bool:
         deleted = self._deleted.get(key)

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from rescheduler.api.podmigration import (
@@ -207,6 +208,7 @@ def _suffixed(stem: str, suffix: str, longest: int) -> str:
     return f"{stem[: longest - len(suffix) - 1].rstrip('.-')}-{suffix}"
 
 
+@lru_cache(maxsize=8192)
 def _suffix(of: str, length: int) -> str:
     digest = int.from_bytes(hashlib.sha256(of.encode()).digest()[:8])
     letters = []

@@ -79,3 +79,20 @@ async def test_an_answer_is_not_trusted_for_ever(fresh, client):
     assert fresh.get("shop/ghost") == made
     await asyncio.sleep(31)
     assert fresh.get("shop/ghost") is None
+
+
+async def test_finding_an_object_does_not_read_all_answers(client):
+    """Hundreds of moves write at the same time, and each asks for its own objects."""
+    asked = []
+
+    def colours(item):
+        asked.append(item["metadata"]["name"])
+        return INDICES["colour"](item)
+
+    await client.create(NAMESPACES, {"metadata": {"name": "shop"}})
+    made = ReadYourWrites(Informer(client, CONFIG_MAPS, indices={"colour": colours}), {"colour": colours})
+    for number in range(50):
+        made.observe(await client.create(CONFIG_MAPS, config_map(f"c-{number:02}", colour=f"blue-{number}")))
+    asked.clear()
+    assert [made.key(item) for item in made.find("colour", "blue-7")] == ["shop/c-07"]
+    assert set(asked) == {"c-07"}
