@@ -41,7 +41,7 @@ from rescheduler.migrations.observation import RevalidationOutcome, Revalidation
 from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
 
 MOST_WRITES = 11
-MOST_READS = 2
+MOST_READS = 3
 """Of single objects: the copy and its node, before the eviction."""
 ASK_AGAIN_S = 5.0
 """After a budget has refused."""

@@ -8,12 +8,12 @@ from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.kube.client import Client
-from rescheduler.migrations.effects import DeleteCopy, EvictSource, UnlabelSource
+from rescheduler.migrations.effects import DeleteCopy, UnlabelSource
 from rescheduler.migrations.labels_and_names import copy_names
 from rescheduler.migrations.observation import Decision, Observation, Perform, Transition
 from rescheduler.migrations.transition_table import MigrationStep, Trigger
 
-__all__ = ["LiveReads", "ends_rollback_without_copy", "is_irreversible", "reads_source"]
+__all__ = ["LiveReads", "ends_rollback_without_copy", "is_irreversible"]
 
 
 def is_irreversible(observation: Observation, decision: Decision) -> bool:
@@ -25,17 +25,6 @@ def is_irreversible(observation: Observation, decision: Decision) -> bool:
             return observation.target is not None and observation.target.is_ready
         return decision.effect.irreversible or (is_evicting and isinstance(decision.effect, UnlabelSource))
     return is_evicting and isinstance(decision, Transition) and decision.trigger is not Trigger.SOURCE_LEFT
-
-
-def reads_source(observation: Observation, decision: Decision) -> bool:
-    """Return whether the source is read, too.
-
-    An eviction names the version that was observed, and the server refuses it if there is another one. That
-    is as good as a read, except under a budget: it has used up the refused eviction for two minutes.
-    """
-    is_evicting = observation.migration.status.step == MigrationStep.EVICTING
-    evicts = isinstance(decision, Perform) and isinstance(decision.effect, EvictSource)
-    return not (is_evicting and evicts) or bool(observation.budgets)
 
 
 def ends_rollback_without_copy(observation: Observation, decision: Decision) -> bool:
@@ -53,15 +42,14 @@ class LiveReads:
         self._client = client
         self._watched = watched
 
-    async def read(self, observation: Observation, decision: Decision) -> Mapping[str, NodeRecord]:
-        """Read the pods, and return the nodes of the observation with the target node as it is now.
+    async def read(self, observation: Observation) -> Mapping[str, NodeRecord]:
+        """Read both pods, and return the nodes of the observation with the target node as it is now.
 
         A pod on a node that is gone still reports that it is ready. A rollback reads the source node, too.
         """
         migration = observation.migration
-        reads = []
-        if reads_source(observation, decision):
-            reads.append(self._watched.read_pod(migration.pod_key, migration.spec.pod.uid))
+        # An eviction of an outdated version would be refused, but its budget counts it for two minutes.
+        reads = [self._watched.read_pod(migration.pod_key, migration.spec.pod.uid)]
         # As it is on record, if the cache does not know it: that may be a long way behind.
         copy = migration.status.target_pod if observation.target is None else observation.target_reference
         if copy is not None:

@@ -27,7 +27,6 @@ from rescheduler.migrations.controller.live_reads import (
     LiveReads,
     ends_rollback_without_copy,
     is_irreversible,
-    reads_source,
 )
 from rescheduler.migrations.controller.migration_log import MigrationLog
 from rescheduler.migrations.controller.migration_removal import ForcedRemovalCleanup, remove_filling
@@ -197,20 +196,13 @@ class Reconciler:
         """`performed` are the effects of this reconciliation: what did not help is not repeated at once."""
         if is_irreversible(observation, decision):
             confirmed, nodes = await asyncio.gather(
-                self._confirmed(observation), self._live_reads.read(observation, decision)
+                self._confirmed(observation), self._live_reads.read(observation)
             )
             await self._revalidator.prepare(observation.migration)
-            was_read = reads_source(observation, decision)
-            observation, decision = self._decided_live(observation, nodes=nodes, **confirmed)
-            if (
-                not was_read
-                and is_irreversible(observation, decision)
-                and reads_source(observation, decision)
-            ):
-                # It is not to be evicted any more, so no precondition takes the place of the read.
-                migration = observation.migration
-                await self._watched.read_pod(migration.pod_key, migration.spec.pod.uid)
-                observation, decision = self._decided_live(observation, nodes=nodes, **confirmed)
+            observation = replace(self._observe(observation.migration), nodes=nodes, **confirmed)
+            if observation.migration.status.handover is Handover.EVICT:
+                observation = replace(observation, no_room=self._revalidator.no_room(observation.migration))
+            decision = decide(observation)
         if ends_rollback_without_copy(observation, decision):
             await self._live_reads.read_copy(observation.migration)
             observation = self._observe(observation.migration)
@@ -227,13 +219,6 @@ class Reconciler:
             await self._record(with_eviction_requested(observation))
             return None
         return await self._performer.perform(observation, decision.effect)
-
-    def _decided_live(self, before: Observation, **live: Any) -> tuple[Observation, Decision]:
-        """Observe the migration again, and decide by that and by what was read live."""
-        observation = replace(self._observe(before.migration), **live)
-        if observation.migration.status.handover is Handover.EVICT:
-            observation = replace(observation, no_room=self._revalidator.no_room(observation.migration))
-        return observation, decide(observation)
 
     async def _confirmed(self, observation: Observation) -> dict[str, Any]:
         """Probe the webhook if the eviction depends on it; return the result as fields of an observation."""

@@ -9,7 +9,7 @@ SIZE = 6, 8, 4
 
 
 @pytest.mark.parametrize("budget", [{"maxUnavailable": 0}, {"maxUnavailable": 1}], ids=["at zero", "at one"])
-def test_eleven_writes_two_reads_and_no_ready_second_lost(budget):
+def test_eleven_writes_three_reads_and_no_ready_second_lost(budget):
     assert broken_promises(run_virtual(migrated(*SIZE, budget=budget)), SIZE[1]) == []
 
 
