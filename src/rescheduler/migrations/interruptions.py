@@ -36,6 +36,7 @@ __all__ = [
     "is_superseded",
     "longest_deadline_of",
     "target_lost",
+    "time_kept",
     "time_left",
     "waiting_for_group",
     "wants_no_pods",
@@ -177,6 +178,16 @@ def longest_deadline_of(migration: Migration, policy: Policy) -> datetime | None
     if traits.on_eviction:
         return migration.created + policy.safe_evictions.deadline
     return migration.spec.deadline if traits.evacuates else None
+
+
+def time_kept(observation: Observation) -> timedelta:
+    """Return how long a finished migration is kept."""
+    migration, policy = observation.migration, observation.policy
+    is_failed = migration.status.phase is MigrationPhase.FAILED
+    if is_failed and observation.source_stands and traits_of(migration.spec.strategy).on_eviction:
+        # There is one per pod: as long as it is there, no further eviction of the pod is turned into a move.
+        return min(policy.migration_ttl, max(EVICTION_RETRY_AFTER, policy.pod_cooldown))
+    return policy.migration_ttl
 
 
 def deadline_exceeded(observation: Observation) -> Transition | None:

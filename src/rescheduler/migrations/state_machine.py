@@ -24,7 +24,6 @@ from rescheduler.api.podmigration import (
     MigrationCondition,
     MigrationPhase,
     MigrationStatus,
-    traits_of,
 )
 from rescheduler.api.well_known_names import FINALIZER
 from rescheduler.cluster.workload_record import WorkloadRecord
@@ -37,9 +36,9 @@ from rescheduler.migrations.effects import (
     RemoveFinalizer,
 )
 from rescheduler.migrations.interruptions import (
-    EVICTION_RETRY_AFTER,
     deadline_exceeded,
     deadline_of,
+    time_kept,
     waiting_for_group,
 )
 from rescheduler.migrations.labels_and_names import recorded_siblings
@@ -182,17 +181,8 @@ def _finished(observation: Observation) -> Decision:
     finished_at = observation.migration.status.finished_at
     if observation.migration.is_cancelled or finished_at is None:
         return Wait()
-    forgotten_at = finished_at + _time_kept(observation)
+    forgotten_at = finished_at + time_kept(observation)
     return Wait(forgotten_at) if observation.now < forgotten_at else Perform(DeleteMigration())
-
-
-def _time_kept(observation: Observation) -> timedelta:
-    migration, policy = observation.migration, observation.policy
-    is_failed = migration.status.phase is MigrationPhase.FAILED
-    if is_failed and observation.source_stands and traits_of(migration.spec.strategy).on_eviction:
-        # There is one per pod: as long as it is there, no further eviction of the pod is turned into a move.
-        return min(policy.migration_ttl, max(EVICTION_RETRY_AFTER, policy.pod_cooldown))
-    return policy.migration_ttl
 
 
 _BEFORE_HANDOVER_CHOICE: Final = {
