@@ -227,7 +227,7 @@ def test_a_pause_that_no_daemon_would_see_is_refused(rescheduler):
         result = rescheduler(command)
         assert result.exit_code == 1
         assert "rescheduler is not installed in this cluster" in result.stderr
-        assert "specify -n kube-system" in result.stderr
+        assert "with -n kube-system" in result.stderr
     assert json.loads(rescheduler("status", "-o", "json").stdout)["pause"]["paused"] is False
 
 

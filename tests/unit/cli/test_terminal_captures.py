@@ -124,6 +124,12 @@ def test_a_live_cluster(run, drained, command, width):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+def test_what_uninstall_would_remove(drained, width):
+    capture = captured("uninstall", "--check", "--history", "--kubeconfig", drained[0], width=width)
+    check(capture, width, "scheduler.alpha.kubernetes.io/original-pod-name")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(
     "cpu", [pytest.param("3500m", id="fits now"), pytest.param("9", id="fits nowhere, with a reason")]
 )

@@ -204,6 +204,8 @@ def test_a_check_says_what_is_there_what_happens_to_it_and_what_to_do_next(tmp_p
     objects = [*living_objects(scenario()), NAMESPACE, *install_manifests()]
     node, pod = one(objects, "Node"), one(objects, "Pod")
     node["metadata"].setdefault("annotations", {}).update({CORDONED_BY_ANNOTATION: "NodeMaintenance"})
+    for each in [each for each in objects if each["kind"] == "Pod"][:2]:
+        each["metadata"]["labels"][MIGRATION_ID_LABEL] = "gone"
     moved = migration(pod, "node-2", phase="Completed")
     with served([*objects, moved], tmp_path / "kubeconfig"):
         found = run(tmp_path, "uninstall", "--check")
@@ -214,13 +216,22 @@ def test_a_check_says_what_is_there_what_happens_to_it_and_what_to_do_next(tmp_p
     assert "What it changed in other objects, which is reverted (1):" in lines
     installed = sum(line.endswith(": installed") for line in lines)
     assert f"Installed objects, which are deleted ({installed}):" in lines
-    kept = "1 CustomResourceDefinition, 1 PodMigration"
+    kept = "1 CustomResourceDefinition, 1 PodMigration, labels of 2 Pods"
     assert lines[-2:] == [
         "Nothing was changed. To remove this, run: rescheduler uninstall",
         f"The history is kept ({kept}); with --history, it is removed, too.",
     ]
-    assert "History, which is removed (2):" in whole.stdout
+    assert "History, which is removed (4):" in whole.stdout
     assert whole.stdout.splitlines()[-1].endswith("run: rescheduler uninstall -n rescheduler --history")
+
+
+def test_the_lease_of_a_command_is_no_installation(tmp_path):
+    """`status` says that nothing is installed, too."""
+    with cluster(tmp_path):
+        assert run(tmp_path, "drain", "node-1").exit_code == 0
+        lines = run(tmp_path, "uninstall", "--check").stdout.splitlines()
+    assert lines[0] == "rescheduler is not installed."
+    assert "  Lease kube-system/rescheduler: written" in lines
 
 
 def test_the_question_also_reads_well_for_a_single_mark(tmp_path):
