@@ -138,6 +138,12 @@ class _Commands(click.Group):
             command.help = f"{summary}\n\n{details}".rstrip()
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            ctx.fail(f"no such option {error.option_name}. Options of a command follow its name.")
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -42,7 +42,7 @@ POLICY = Policy(usage_source=UsageSource.REQUESTS, min_pod_age=timedelta())
 
 @contextlib.asynccontextmanager
 async def shown(kubeconfig, size=(120, 40), *, led=False):
-    """Yields the client, the screen and the pilot, on a cluster where nothing executes; `led` holds the Lease."""
+    """Yields the client, the screen and the pilot, on a cluster without a daemon; `led` has a leader."""
     async with HttpTransport(cluster_config.load_cluster_access(str(kubeconfig))) as network:
         client = Client(network)
         await install_definition(client)
