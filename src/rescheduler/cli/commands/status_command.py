@@ -253,7 +253,7 @@ async def _describe_deployment(client: "Client", home: str) -> str:
     try:
         item = await client.get(DEPLOYMENTS, f"{home}/{DAEMON}")
     except errors.NotFound:
-        return "not in the cluster: run `rescheduler manifests --create-namespace | kubectl apply -f -`"
+        return "not in the cluster: run `rescheduler manifests --create-namespace --image IMAGE | kubectl apply -f -`"
     wanted = (item.get("spec") or {}).get("replicas", 1)
     ready = (item.get("status") or {}).get("readyReplicas", 0)
     words = f"in namespace {home}, {ready}/{wanted} ready"

@@ -104,7 +104,7 @@ def _end_check(findings: "RemovalFindings", command: str) -> NoReturn:
 
 
 def _listing(findings: "RemovalFindings", namespace: str) -> "Iterator[str]":
-    """Yield what is found, by what happens to it, in the order in which it is removed."""
+    """Yield what is found, by what happens to it and by kind."""
     from rescheduler.install.leftovers import LeftoverKind  # noqa: PLC0415
 
     is_installed = any(each.kind is LeftoverKind.INSTALLED for each in findings.leftovers)
@@ -123,7 +123,10 @@ def _listing(findings: "RemovalFindings", namespace: str) -> "Iterator[str]":
         if found := [each for each in findings.leftovers if each.kind is kind]:
             yield ""
             yield f"{title} ({len(found)}):"
-            yield from (f"  {each.name}: {each.what}" for each in found)
+            alike: dict[tuple[str, str], list[str]] = {}
+            for each in found:
+                alike.setdefault((each.resource.kind, each.what), []).append(each.key)
+            yield from (f"  {named} {', '.join(keys)}: {what}" for (named, what), keys in alike.items())
 
 
 def _except_history(findings: "RemovalFindings") -> str:
