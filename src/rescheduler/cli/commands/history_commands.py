@@ -71,7 +71,7 @@ def history(
     cluster: ClusterSource,
     output: str,
 ) -> None:
-    """Shows what moved, why, who decided it, the balance before and after, and for how long no pod was ready.
+    """Also shows the balance before and after each plan, and for how long no pod was ready.
 
     Finished PodMigrations are deleted after migrationTTL (24h). Before that, the daemon notes them in the
     ConfigMap rescheduler-history, which keeps the last 2,000. Moves without a daemon are only known while

@@ -45,10 +45,8 @@ _RECENT = 20
 )
 @short_collections()
 def top(cluster: ClusterSource, interval: float) -> None:
-    """Shows nodes as bars, moves with their steps, halts and recent activity, until you press q.
-
-    Keys: s sorts, / filters, Enter explains a node and then its pods, p shows the plan, P pauses, R resumes,
-    Tab goes to the moves, where Enter shows one and c cancels it.
+    """Keys: s sorts, / filters, Enter explains a node and then its pods, p shows the plan, P pauses,
+    R resumes, q quits. Tab goes to the moves, where Enter shows one and c cancels it.
     """
     if find_spec("textual") is None:
         exit_with_error(
