@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import inspect
+import sys
 from typing import NamedTuple
 
 import click
@@ -55,7 +56,7 @@ COMMANDS = {
     ),
     "migrations": _Command(
         "rescheduler.cli.commands.migrations_command:migrations",
-        "List migrations, show one in detail, or cancel one.",
+        "List migrations, show, cancel or resume them.",
     ),
     "move": _Command(
         "rescheduler.cli.commands.move_commands:move",
@@ -137,6 +138,24 @@ class _Commands(click.Group):
         if not details.startswith(summary):
             command.help = f"{summary}\n\n{details}".rstrip()
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; break what is wrong with its options between words, as all other errors."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            from rescheduler.cli.terminal import terminal_of, wrapped  # noqa: PLC0415
+
+            terminal = terminal_of(sys.stderr)
+            lines = f"Error: {error.format_message()}".split("\n")
+            text = "\n".join(part for line in lines for part in wrapped(terminal, line, indent=""))
+            raise click.UsageError(text.removeprefix("Error: "), error.ctx) from error
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            ctx.fail(f"no such option {error.option_name}. Options of a command follow its name.")
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

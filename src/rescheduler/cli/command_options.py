@@ -174,7 +174,10 @@ def object_key(name: str, namespace: str | None, cluster: ClusterSource) -> str:
     if "/" not in name:
         return f"{namespace or cluster.default_namespace()}/{name}"
     if namespace is not None and not name.startswith(f"{namespace}/"):
-        raise click.UsageError(f"{name} and -n {namespace} name different namespaces")
+        first = name.partition("/")[0]
+        raise click.UsageError(
+            f'"{first}" in {name} is neither the namespace {namespace} nor a kind that can be named here'
+        )
     return name
 
 
@@ -249,16 +252,20 @@ def existing_key(key: str, known: Collection[str]) -> str:
 
 def near_names(key: str, known: Collection[str]) -> str:
     """Return `; did you mean …?` for a key that is not known, or nothing."""
-    from rescheduler.config.config_validation import did_you_mean  # noqa: PLC0415
+    import difflib  # noqa: PLC0415
 
-    longer = sorted(each for each in known if each.startswith(key))
-    name = key.rpartition("/")[2]
-    elsewhere = sorted(each for each in known if "/" in key and each.endswith(f"/{name}"))
-    if found := longer or elsewhere:
-        shown = [*found[:3], f"{len(found) - 3} more"] if len(found) > 3 else found
-        first = ", ".join(shown[:-1])
-        return f"; did you mean {f'{first} or ' if first else ''}{shown[-1]}?"
-    return did_you_mean(key, known)
+    slash, name = key.rpartition("/")[1:]
+    # What is typed is often only the beginning of a name.
+    beginnings = sorted({each[: len(key)] for each in known})
+    mistyped = difflib.get_close_matches(key, beginnings, n=1, cutoff=0.7)
+    found = (
+        sorted(each for each in known if each.startswith(key))
+        or sorted(each for each in known if slash and f"/{name}" in each)
+        or sorted(each for each in known if mistyped and each.startswith(mistyped[0]))
+    )
+    shown = [*found[:3], f"{len(found) - 3} more"] if len(found) > 3 else found
+    names = " or ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+    return f"; did you mean {names}?" if found else ""
 
 
 def exit_if_missing(kind: str, key: str, snapshot: "Snapshot") -> None:

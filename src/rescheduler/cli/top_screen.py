@@ -192,7 +192,7 @@ class TopScreen(App[None]):
     def on_resize(self, event: events.Resize) -> None:
         for footer in self.query(Footer):  # the first event comes before there is one
             footer.compact = event.size.width < _COMPACT_BELOW
-        self._show()
+        self.call_after_refresh(self._show)  # before that, `size` is the old one
 
     @work
     async def _refresh_for_ever(self, source: TopSource) -> None:

@@ -21,24 +21,27 @@ from rescheduler.api.daemon_status import (
     decode_status,
     encode_state,
 )
-from rescheduler.api.well_known_names import install_labels
+from rescheduler.api.well_known_names import DRY_RUN_LEASE_SUFFIX, install_labels
 from rescheduler.config.policy import Configuration
 from rescheduler.install.cluster_installation import find_installation
 from rescheduler.kube import errors
 from rescheduler.kube.access.cluster_config import is_in_cluster
-from rescheduler.kube.api_resources import CONFIG_MAPS, Object, merge_patch
+from rescheduler.kube.api_resources import CONFIG_MAPS, LEASES, Object, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.kube.informer import Informer, ListOptions
+from rescheduler.kube.leader_election import lease_record_of
 
 __all__ = [
     "STATE_CONFIG_MAP",
     "UNINSTALLED_NAMESPACE",
+    "NoDaemonError",
     "WatchedState",
     "lease_key",
     "new_identity",
     "own_namespace",
     "read_state",
+    "require_daemon",
     "state_namespace",
     "write_pause",
     "write_status",
@@ -97,6 +100,33 @@ async def read_state(client: Client, namespace: str) -> tuple[Pause, DaemonStatu
         return Pause(), None
     data = item.get("data") or {}
     return decode_pause(data), decode_status(data)
+
+
+class NoDaemonError(Exception):
+    """No daemon reads a pause in this namespace: none is installed, and none runs."""
+
+
+async def require_daemon(client: Client, configuration: Configuration, namespace: str) -> None:
+    """Raise `NoDaemonError` if a daemon that is installed later would not see a pause in `namespace`."""
+    terms = configuration.leader_election
+    if namespace != UNINSTALLED_NAMESPACE or terms.resource_namespace or own_namespace(client):
+        return
+    if await find_installation(client, terms.resource_name) is not None:
+        return  # in that very namespace
+    leases = [f"{namespace}/{terms.resource_name}{suffix}" for suffix in ("", DRY_RUN_LEASE_SUFFIX)]
+    for lease in leases:
+        try:
+            if lease_record_of((await client.get(LEASES, lease)).get("spec") or {}).holder:
+                return
+        except errors.Forbidden:
+            return
+        except errors.NotFound:
+            pass
+    raise NoDaemonError(
+        f"rescheduler is not installed in this cluster, and no daemon holds the Lease {leases[0]}: nothing "
+        f"was changed. For a daemon that you start outside the cluster, use `rescheduler pause` and `resume` "
+        f"with -n {namespace}"
+    )
 
 
 async def write_pause(client: Client, namespace: str, pause: Pause) -> None:

@@ -85,6 +85,8 @@ class LeftoverKind(Enum):
     """A migration that is not finished: it is cancelled or finished, never just removed."""
     MARK = auto()
     INSTALLED = auto()
+    WRITTEN = auto()
+    """A Lease or ConfigMap of our own, which commands write without an installation, too."""
     HISTORY = auto()
 
 
@@ -214,10 +216,12 @@ def _budget(resource: ApiResource[Any], item: Object) -> Leftover | None:
     return _leftover(LeftoverKind.MARK, resource, item, "temporary budget of a migration")
 
 
-def installed_leftovers(resource: ApiResource[Any], item: Object) -> list[Leftover]:
-    """Return the installed object, unless it is being deleted."""
+def installed_leftovers(
+    resource: ApiResource[Any], item: Object, kind: LeftoverKind = LeftoverKind.INSTALLED
+) -> list[Leftover]:
+    """Return the object of ours, unless it is being deleted."""
     is_going = "deletionTimestamp" in item["metadata"]
-    return [] if is_going else [_leftover(LeftoverKind.INSTALLED, resource, item, "installed")]
+    return [] if is_going else [_leftover(kind, resource, item, kind.name.lower())]
 
 
 def definition_leftovers(resource: ApiResource[Any], item: Object) -> list[Leftover]:
@@ -275,6 +279,7 @@ class InstalledObject:
 
     resource: ApiResource[Any]
     key: str
+    kind: LeftoverKind = LeftoverKind.INSTALLED
 
     @property
     def name(self) -> str:
@@ -294,9 +299,12 @@ def inventory(namespace: str, lease_name: str = DAEMON) -> list[InstalledObject]
         for item in install_manifests(_ALL_OBJECTS, namespace=namespace)
         if item["kind"] != "CustomResourceDefinition"
     ]
-    items += [with_install_id(item, namespace) for item in _runtime_objects(namespace, lease_name)]
-    items.sort(key=_removal_rank)
-    return [InstalledObject(resource_of_object(item), _key(item)) for item in items]
+    written = [with_install_id(item, namespace) for item in _runtime_objects(namespace, lease_name)]
+    kinds = {_name(item): LeftoverKind.WRITTEN for item in written}
+    return [
+        InstalledObject(resource_of_object(item), _key(item), kinds.get(_name(item), LeftoverKind.INSTALLED))
+        for item in sorted([*items, *written], key=_removal_rank)
+    ]
 
 
 def has_install_id(item: Mapping[str, Any], namespace: str) -> bool:
@@ -314,6 +322,10 @@ def _runtime_objects(namespace: str, lease_name: str) -> list[Object]:
             for each in (lease_name, f"{lease_name}{DRY_RUN_LEASE_SUFFIX}")
         ),
     ]
+
+
+def _name(item: Object) -> tuple[str, str]:
+    return item["kind"], _key(item)
 
 
 def _key(item: Object) -> str:

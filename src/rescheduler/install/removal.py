@@ -178,7 +178,7 @@ class Removal:
                 f"{INSTALL_ID}={install_id(self._namespace)}. If rescheduler created it, delete it yourself."
             )
             return []
-        return installed_leftovers(expected.resource, item)
+        return installed_leftovers(expected.resource, item, expected.kind)
 
     async def _own_namespace(self, findings: RemovalFindings) -> list[Leftover]:
         """Return the namespace, if it was created with rescheduler and holds nothing else."""

@@ -28,7 +28,7 @@ from rescheduler.cluster.node_record import NodeChange, in_maintenance
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.daemon.manual_plans import manual_move_refusals, manual_plan
 from rescheduler.daemon.node_drain import end_maintenance, maintenance_changes, start_maintenance
-from rescheduler.daemon.own_objects import STATE_CONFIG_MAP, write_pause
+from rescheduler.daemon.own_objects import STATE_CONFIG_MAP, NoDaemonError, require_daemon, write_pause
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import Object
 from rescheduler.kube.client import Client
@@ -155,10 +155,11 @@ class ActionService:
                 return self._cancel(viewer, request)
             case PauseAction():
                 pause = Pause(paused=True, by=viewer.name, at=self._page.now(), why=request.why)
-                return self._pause("pause", pause, "Start no more moves, and finish the running ones.")
+                return await self._pause("pause", pause, "Start no more moves, and finish the running ones.")
             case ResumeAction():
                 pause = Pause(by=viewer.name, at=self._page.now())
-                return self._pause("resume", pause, "End the pause, and clear halts caused by past failures.")
+                words = "End the pause, and clear halts caused by past failures."
+                return await self._pause("resume", pause, words)
             case DrainAction():
                 return self._drain(viewer, request)
             case UndrainAction():
@@ -228,8 +229,12 @@ class ActionService:
             "cancel", f"Cancel the move of {migration.pod_key}.", (change,), perform, notes=(note,)
         )
 
-    def _pause(self, kind: ActionKind, pause: Pause, summary: str) -> _Prepared:
-        home = self._page.namespace
+    async def _pause(self, kind: ActionKind, pause: Pause, summary: str) -> _Prepared:
+        home, rescheduler = self._page.namespace, self._page.rescheduler
+        try:
+            await require_daemon(rescheduler.client, rescheduler.configuration, home)
+        except NoDaemonError as error:
+            raise ActionImpossible(str(error)) from error
         manifest = {"data": {"pause": encode_state(pause)}}
 
         async def perform(client: Client, answer: Answer) -> None:

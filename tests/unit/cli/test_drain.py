@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from kubesim.scenario import parse_scenario
 from rescheduler.api.daemon_status import DaemonStatus, NodeInMaintenance, encode_state
 from rescheduler.api.podmigration_crd import podmigration_crd
+from rescheduler.api.well_known_names import EMPTY_CONDITION
 from rescheduler.cli import main
 from rescheduler.cli.execution import current_user
 from tests.unit.cli.command_process import spawned
@@ -64,6 +65,29 @@ def node(tmp_path, name):
         and item["metadata"]["namespace"] == "shop"
     ]
     return found, pods
+
+
+def test_while_no_daemon_runs_the_node_says_that_it_is_being_emptied(tmp_path, run):
+    """The docs say to wait for its condition with `kubectl wait`, and `status` shows it."""
+    written = []
+
+    def recording(handle):
+        async def answer(method, target, headers, body):
+            if method == "PATCH" and target.partition("?")[0].endswith("/nodes/node-1/status"):
+                written.extend(
+                    (each["status"], each["reason"])
+                    for each in json.loads(body)["status"]["conditions"]
+                    if each.get("type") == EMPTY_CONDITION
+                )
+            return await handle(method, target, headers, body)
+
+        return answer
+
+    objects = [*living_objects(scenario(SINGLE)), podmigration_crd()]
+    with served(objects, tmp_path / "kubeconfig", recording, alive=True):
+        assert run("drain", "node-1").exit_code == 0
+    assert written[0] == ("False", "Emptying")
+    assert written[-1] == ("True", "Empty")
 
 
 def test_drain_moves_single_replicas_under_zero_budgets(tmp_path, run):

@@ -168,7 +168,7 @@ def test_one_migration_is_named_and_what_is_gone_is_refused(rescheduler, until_e
     namespace, _, name = moved["migration"].partition("/")
     assert moves_of(rescheduler, "-n", "other") == []
     unknown = rescheduler("undo", f"{namespace}/x{name}", "--yes")
-    assert f"no such move is known; did you mean {moved['migration']}?" in unknown.stderr
+    assert f"migration {namespace}/x{name} not found; did you mean {moved['migration']}?" in unknown.stderr
     undone = rescheduler("undo", name[:-3], "-n", namespace, "--yes")
     assert undone.exit_code == 0, undone.output
     again = rescheduler("undo", moved["migration"], "--yes")
@@ -204,4 +204,4 @@ def test_what_is_to_be_undone_must_be_clear(rescheduler, arguments, words):
 def test_an_unknown_plan_names_the_command_that_lists_them(rescheduler):
     found = rescheduler("undo", "--plan", "none", "--install")
     assert found.exit_code == 1
-    assert "run: rescheduler history" in found.stderr
+    assert "plan none not found. To list moves, run: rescheduler history" in found.stderr

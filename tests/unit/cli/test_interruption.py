@@ -71,6 +71,19 @@ def test_ctrl_c_once_more_leaves_at_once_and_a_cancelled_migration_leaves_nothin
     assert rescheduler("migrations", name, "-n", "shop").exit_code == 1
 
 
+def test_the_command_that_continues_is_named_whatever_is_printed(cluster, tmp_path):
+    """It goes to standard error: a pipe or a document would lose it."""
+    config = write_config(tmp_path / "config.json", settleTime="10m")
+    options = ("--kubeconfig", cluster, "--config", config)
+    with spawned("apply", "--yes", "--install", "-o", "json", *options) as apply:
+        apply.until("moving, handover Adopt")
+        apply.interrupt()
+        apply.until("Ctrl-C again to exit immediately")
+        apply.interrupt_again()
+        assert apply.until_end() == 130
+    assert "If no daemon runs, run: rescheduler migrations --resume" in apply.text
+
+
 def test_who_cancels_one_migration_is_told_that_others_continue(run, tmp_path):
     """No daemon runs, so the command executes all that are left while it waits."""
     other = {"namespace": "shop", "name": "api", "cpu": "100m", "memory": "64Mi", "on": {"node-1": 1}}

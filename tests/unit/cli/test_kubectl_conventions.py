@@ -1,6 +1,7 @@
 """Names, selectors and options follow kubectl's conventions."""
 
 import json
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -62,6 +63,33 @@ def test_a_name_that_several_share_is_answered_with_them(run, shop):
     assert result.exit_code == 1
     assert "pod shop/web not found; did you mean shop/web-" in result.stderr
     assert "5 more?" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        pytest.param(["shop/yuong"], id="mistyped"),
+        pytest.param(["shop/wbe-"], id="the mistyped start of a name"),
+        pytest.param(["-n", "default", "youn"], id="the start of a name in another namespace"),
+    ],
+)
+def test_a_name_that_is_not_known_is_answered_with_the_nearest(run, shop, named):
+    """Names of pods are long, and few type them to the end."""
+    result = run("explain", "pod", *named, "--from", shop)
+    assert result.exit_code == 1
+    assert re.search(r"not found; did you mean shop/(young|web-1-\w+)", result.stderr), result.stderr
+
+
+def test_another_kind_and_another_namespace_are_refused(run, shop):
+    result = run("move", "sts/db", "-n", "shop")
+    assert result.exit_code == 2
+    assert '"sts" in sts/db is neither the namespace shop nor a kind' in result.stderr
+
+
+def test_an_option_before_the_command_is_answered_with_its_place(run):
+    result = run("--context", "prod", "plan")
+    assert result.exit_code == 2
+    assert "no such option --context. Options of a command follow its name." in result.stderr
 
 
 @pytest.fixture

@@ -246,7 +246,7 @@ def test_a_pause_that_no_daemon_would_see_is_refused(rescheduler):
         result = rescheduler(command)
         assert result.exit_code == 1
         assert "rescheduler is not installed in this cluster" in result.stderr
-        assert "specify -n kube-system" in result.stderr
+        assert "with -n kube-system" in result.stderr
     assert json.loads(rescheduler("status", "-o", "json").stdout)["pause"]["paused"] is False
 
 
@@ -362,7 +362,8 @@ def test_what_you_may_not_read_is_named_and_the_rest_is_shown(run, tmp_path):
 
 def test_before_the_installation_it_says_what_to_do(rescheduler):
     shown = rescheduler("status").stdout
-    assert "not in the cluster: run `rescheduler manifests --create-namespace | kubectl apply -f -`" in shown
+    command = "rescheduler manifests --create-namespace --image IMAGE | kubectl apply -f -"
+    assert f"not in the cluster: run `{command}`" in shown
     assert "no PodMigration CRD: run `rescheduler manifests --crd | kubectl apply -f -`" in shown
     assert "no webhook is registered" in shown.lower()
 

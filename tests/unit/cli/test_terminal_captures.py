@@ -1,6 +1,7 @@
 """Commands on terminals of 60, 80, 120 and 200 columns: no line breaks, and no name is cut."""
 
 import asyncio
+import contextlib
 import json
 import re
 import sys
@@ -124,6 +125,12 @@ def test_a_live_cluster(run, drained, command, width):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+def test_what_uninstall_would_remove(drained, width):
+    capture = captured("uninstall", "--check", "--history", "--kubeconfig", drained[0], width=width)
+    check(capture, width, "scheduler.alpha.kubernetes.io/original-pod-name")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(
     "cpu", [pytest.param("3500m", id="fits now"), pytest.param("9", id="fits nowhere, with a reason")]
 )
@@ -203,6 +210,16 @@ def test_a_plan_says_on_a_terminal_how_to_make_its_moves(cluster, tmp_path):
     saved_plan = tmp_path / "plan.json"
     assert captured(*arguments, "--save", saved_plan, width=200).lines[-1] == f"{hint} {saved_plan}"
     assert hint not in CliRunner().invoke(main, [*map(str, arguments)]).output
+
+
+def test_what_is_wrong_with_an_option_is_not_broken_within_a_word():
+    """The terminal would break what click prints."""
+
+    def mistaken():
+        with contextlib.suppress(SystemExit):
+            main(["migrations", "--field-selector", "a=b"])
+
+    check(captured_errors(mistaken, 60), 60, "Invalid value for --field-selector", "spec.targetNode,")
 
 
 def test_the_answer_to_a_pause_is_not_broken_within_a_word(cluster):

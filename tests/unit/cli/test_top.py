@@ -26,7 +26,9 @@ from rescheduler.daemon.checker import CheckResult
 from rescheduler.daemon.components import Rescheduler
 from rescheduler.daemon.own_objects import read_state, write_status
 from rescheduler.install.cluster_installation import install_definition
+from rescheduler.kube import errors
 from rescheduler.kube.access import cluster_config
+from rescheduler.kube.api_resources import CONFIG_MAPS
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.migrations.controller.plan_execution import podmigration_for
@@ -39,13 +41,14 @@ POLICY = Policy(usage_source=UsageSource.REQUESTS, min_pod_age=timedelta())
 
 
 @contextlib.asynccontextmanager
-async def shown(kubeconfig, size=(120, 40)):
-    """Yields the client, the screen and the pilot, on a cluster without a daemon."""
+async def shown(kubeconfig, size=(120, 40), *, led=False):
+    """Yields the client, the screen and the pilot, on a cluster without a daemon; `led` has a leader."""
     async with HttpTransport(cluster_config.load_cluster_access(str(kubeconfig))) as network:
         client = Client(network)
         await install_definition(client)
         rescheduler = Rescheduler(client, Configuration(policy=POLICY), lease_at=f"{HOME}/rescheduler")
-        async with rescheduler.watching(), rescheduler.checking() as checker:
+        leading = rescheduler.lease.running() if led else contextlib.nullcontext()
+        async with rescheduler.watching(), rescheduler.checking() as checker, leading:
             screen = TopScreen(LiveTop(rescheduler, checker, HOME), interval_s=0.2)
             async with screen.run_test(size=size) as pilot:
                 await until(pilot, lambda: screen.refreshes)
@@ -95,8 +98,28 @@ async def test_the_plan_is_one_key_away(cluster):
         assert len(screen.screen_stack) == 1
 
 
+async def confirmed(pilot, key):
+    """Press the key and `y`, and return the answer."""
+    screen = pilot.app
+    before = len(screen._notifications)
+    await pilot.press(key)
+    await until(pilot, lambda: isinstance(screen.screen, Confirmation))
+    await pilot.press("y")
+    await until(pilot, lambda: len(screen._notifications) > before)
+    return list(screen._notifications)[-1].message
+
+
+@pytest.mark.parametrize("key", ["P", "R"])
+async def test_a_pause_that_no_daemon_would_see_is_refused(cluster, key):
+    """A daemon that is installed later has its state in another namespace."""
+    async with shown(cluster) as (client, _, pilot):
+        assert "rescheduler is not installed in this cluster" in await confirmed(pilot, key)
+        with pytest.raises(errors.NotFound):
+            await client.get(CONFIG_MAPS, f"{HOME}/rescheduler-state")
+
+
 async def test_pause_and_resume_ask_first(cluster):
-    async with shown(cluster) as (client, screen, pilot):
+    async with shown(cluster, led=True) as (client, screen, pilot):
         await pilot.press("P")
         await until(pilot, lambda: isinstance(screen.screen, Confirmation))
         await pilot.press("n")
@@ -113,7 +136,7 @@ async def test_pause_and_resume_ask_first(cluster):
 
 
 async def test_a_move_is_shown_with_its_step_and_can_be_cancelled(cluster):
-    async with shown(cluster) as (client, screen, pilot):
+    async with shown(cluster, led=True) as (client, screen, pilot):
         move = screen._source._last.plan.moves[0]
         item = await client.create(POD_MIGRATIONS, podmigration_for(move, 0.0))
         key = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
@@ -124,17 +147,21 @@ async def test_a_move_is_shown_with_its_step_and_can_be_cancelled(cluster):
         await until(pilot, lambda: shows_page(screen))
         assert f"LoadBalancing: {move.reason}" in " ".join(text_of(screen, "#page").split())
         await pilot.press("escape")
-        await pilot.press("c")
-        await until(pilot, lambda: isinstance(screen.screen, Confirmation))
-        await pilot.press("y")
+        assert "Cancelling" in await confirmed(pilot, "c")
+        found = (await client.list(POD_MIGRATIONS)).items
+        assert not found or found[0]["metadata"].get("deletionTimestamp")
 
-        async def is_cancelled():
-            found = (await client.list(POD_MIGRATIONS)).items
-            return not found or found[0]["metadata"].get("deletionTimestamp")
 
-        async with asyncio.timeout(60):
-            while not await is_cancelled():
-                await pilot.pause(0.05)
+async def test_where_nothing_makes_moves_the_command_that_cancels_one_is_named(cluster):
+    """A PodMigration that is only deleted keeps its finalizer until a process leads."""
+    async with shown(cluster) as (client, screen, pilot):
+        item = await client.create(POD_MIGRATIONS, podmigration_for(screen._source._last.plan.moves[0], 0.0))
+        await until(pilot, lambda: screen.query_one("#moves").row_count)
+        await pilot.press("tab")
+        key = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+        assert f"run: rescheduler migrations {key} --cancel" in await confirmed(pilot, "c")
+        (kept,) = (await client.list(POD_MIGRATIONS)).items
+        assert "deletionTimestamp" not in kept["metadata"]
 
 
 async def test_halts_are_shown_and_text_from_the_cluster_is_no_markup(cluster):
@@ -209,6 +236,15 @@ async def test_it_fits_terminals_of_any_width(width):
         await until(pilot, lambda: screen.refreshes)
         assert screen.query_one("#nodes").size.width <= width
         assert screen.query_one("#moves").size.height >= 3
+
+
+async def test_after_a_resize_the_columns_fit_at_once():
+    """The next refresh may be an hour away."""
+    screen = TopScreen(Fixed(), interval_s=3600)
+    async with screen.run_test(size=(120, 24)) as pilot:
+        await until(pilot, lambda: screen.refreshes)
+        await pilot.resize_terminal(60, 24)
+        await until(pilot, lambda: screen.query_one("#nodes").virtual_size.width <= 60, timeout_s=10)
 
 
 def test_the_most_loaded_node_comes_first():

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -194,8 +195,8 @@ def test_what_was_installed_is_removed(tmp_path):
         result = run(tmp_path, "uninstall", "--yes", "--history")
         after = run(tmp_path, "uninstall", "--check", "--history", "-n", "rescheduler")
     assert result.exit_code == 0, result.output
-    assert "Deployment rescheduler/rescheduler: installed" in result.output
-    assert "ClusterRoleBinding rescheduler.rescheduler: installed" in result.output
+    assert "Deployment rescheduler/rescheduler, rescheduler/rescheduler-webhook: installed" in result.output
+    assert re.search(r"ClusterRoleBinding .*rescheduler\.rescheduler: installed", result.output)
     assert after.exit_code == 0, after.output
 
 
@@ -204,6 +205,8 @@ def test_a_check_says_what_is_there_what_happens_to_it_and_what_to_do_next(tmp_p
     objects = [*living_objects(scenario()), NAMESPACE, *install_manifests()]
     node, pod = one(objects, "Node"), one(objects, "Pod")
     node["metadata"].setdefault("annotations", {}).update({CORDONED_BY_ANNOTATION: "NodeMaintenance"})
+    for each in [each for each in objects if each["kind"] == "Pod"][:2]:
+        each["metadata"]["labels"][MIGRATION_ID_LABEL] = "gone"
     moved = migration(pod, "node-2", phase="Completed")
     with served([*objects, moved], tmp_path / "kubeconfig"):
         found = run(tmp_path, "uninstall", "--check")
@@ -212,15 +215,24 @@ def test_a_check_says_what_is_there_what_happens_to_it_and_what_to_do_next(tmp_p
     lines = found.stdout.splitlines()
     assert lines[0] == "rescheduler is installed in namespace rescheduler."
     assert "What it changed in other objects, which is reverted (1):" in lines
-    installed = sum(line.endswith(": installed") for line in lines)
+    installed = sum(len(line.split(", ")) for line in lines if line.endswith(": installed"))
     assert f"Installed objects, which are deleted ({installed}):" in lines
-    kept = "1 CustomResourceDefinition, 1 PodMigration"
+    kept = "1 CustomResourceDefinition, 1 PodMigration, labels of 2 Pods"
     assert lines[-2:] == [
         "Nothing was changed. To remove this, run: rescheduler uninstall",
         f"The history is kept ({kept}); with --history, it is removed, too.",
     ]
-    assert "History, which is removed (2):" in whole.stdout
+    assert "History, which is removed (4):" in whole.stdout
     assert whole.stdout.splitlines()[-1].endswith("run: rescheduler uninstall -n rescheduler --history")
+
+
+def test_the_lease_of_a_command_is_no_installation(tmp_path):
+    """`status` says that nothing is installed, too."""
+    with cluster(tmp_path):
+        assert run(tmp_path, "drain", "node-1").exit_code == 0
+        lines = run(tmp_path, "uninstall", "--check").stdout.splitlines()
+    assert lines[0] == "rescheduler is not installed."
+    assert "  Lease kube-system/rescheduler: written" in lines
 
 
 def test_the_question_also_reads_well_for_a_single_mark(tmp_path):
@@ -238,7 +250,7 @@ def test_a_check_with_too_few_permissions_lists_what_it_found(tmp_path):
     with served(objects, tmp_path / "kubeconfig", forbidding("nodes")):
         found = run(tmp_path, "uninstall", "--check")
     assert found.exit_code == 1
-    assert "Deployment rescheduler/rescheduler: installed" in found.output
+    assert "Deployment rescheduler/rescheduler, rescheduler/rescheduler-webhook: installed" in found.output
     assert found.output.count("can't list nodes") == 1, "once, although two things are looked for"
     assert "Can't find out what else is left of rescheduler" in found.output
 
@@ -318,7 +330,7 @@ def test_of_two_installations_the_other_keeps_all_that_it_has(tmp_path):
     assert "cordoned-by" in left.output, "marks are of the installation that is left"
     served_here = {kind.name for kind in BUILT_IN} - {"CustomResourceDefinition"}
     kept = sum(item["kind"] in served_here for item in install_manifests())
-    assert left.output.count(": installed") == kept
+    assert f"Installed objects, which are deleted ({kept}):" in left.output
 
 
 def test_what_a_user_may_not_read_or_delete_is_named_and_the_rest_is_removed(tmp_path):

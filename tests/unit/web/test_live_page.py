@@ -12,7 +12,10 @@ from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import CONFIG_MAPS, merge_patch
 from rescheduler.web.cluster_grid import LoadHistory
+from rescheduler.web.web_authorization import LinkAuthorizer
+from rescheduler.web.web_server import PageOptions
 from tests.building import cluster
+from tests.unit.web.conftest import browsing, living
 
 
 class Stream:
@@ -138,6 +141,19 @@ async def test_a_confirmation_is_used_once_and_by_its_session(live):
     item = await client.get(CONFIG_MAPS, "rescheduler/rescheduler-state")
     assert json.loads(item["data"]["pause"])["why"] == "maintenance"
     assert (await browser.call("actions/confirm", {"confirmation": preview["confirmation"]}))[0] == 404
+
+
+@pytest.mark.parametrize("kind", ["pause", "resume"])
+async def test_a_pause_that_no_daemon_would_see_is_refused(kind):
+    """A daemon that is installed later has its state in another namespace."""
+    async with living() as (page, client):
+        page.rescheduler.lease.key = "kube-system/rescheduler"
+        authorizer = LinkAuthorizer(page, read_only=False, client=client, user="me")
+        async with browsing(page, authorizer, PageOptions(executes_actions=True)) as browser:
+            await browser.login(authorizer.secret)
+            status, body, _ = await browser.call("actions/preview", {"kind": kind})
+    assert status == 409
+    assert "rescheduler is not installed in this cluster" in json.dumps(body)
 
 
 async def test_what_is_saved_is_what_was_shown(live):

@@ -195,11 +195,19 @@ def _set_pause(cluster: ClusterSource, namespace: str | None, *, paused: bool, w
 
     async def switch(client: "Client") -> str:
         from rescheduler.api.daemon_status import Pause  # noqa: PLC0415
-        from rescheduler.daemon.own_objects import STATE_CONFIG_MAP, write_pause  # noqa: PLC0415
+        from rescheduler.daemon.own_objects import (  # noqa: PLC0415
+            STATE_CONFIG_MAP,
+            NoDaemonError,
+            require_daemon,
+            write_pause,
+        )
 
         home = await installation_namespace(client, configuration, namespace)
         if not namespace:
-            await _exit_if_nothing_reads_it(client, configuration, home)
+            try:
+                await require_daemon(client, configuration, home)
+            except NoDaemonError as error:
+                exit_with_error(str(error), EXIT_ERROR)
         if not paused and not await _is_held_back(client, home):
             return ""
         by = await requesting_user(client)
@@ -222,34 +230,6 @@ async def _is_held_back(client: "Client", home: str) -> bool:
         return True
     ended = {HaltReason.PAUSED, HaltReason.FAILURE_RATIO, HaltReason.NAMESPACE_FAILING}
     return pause.paused or any(halt.reason in ended for halt in (status.halts if status is not None else ()))
-
-
-async def _exit_if_nothing_reads_it(client: "Client", configuration: "Configuration", home: str) -> None:
-    """Exit if nothing is installed and no daemon runs: one that is installed later would not see it."""
-    from rescheduler.daemon.own_objects import UNINSTALLED_NAMESPACE, own_namespace  # noqa: PLC0415
-    from rescheduler.install.cluster_installation import find_installation  # noqa: PLC0415
-    from rescheduler.kube import errors  # noqa: PLC0415
-    from rescheduler.kube.api_resources import LEASES  # noqa: PLC0415
-    from rescheduler.kube.leader_election import lease_record_of  # noqa: PLC0415
-
-    terms = configuration.leader_election
-    if home != UNINSTALLED_NAMESPACE or terms.resource_namespace or own_namespace(client):
-        return
-    if await find_installation(client, terms.resource_name) is not None:
-        return  # in that very namespace
-    lease = f"{home}/{terms.resource_name}"
-    try:
-        if lease_record_of((await client.get(LEASES, lease)).get("spec") or {}).holder:
-            return
-    except errors.Forbidden:
-        return
-    except errors.NotFound:
-        pass
-    exit_with_error(
-        f"rescheduler is not installed in this cluster, and no daemon holds the Lease {lease}: nothing was "
-        f"changed. For a daemon that you start outside the cluster, specify -n {home}",
-        EXIT_ERROR,
-    )
 
 
 @click.command()

@@ -71,7 +71,7 @@ def history(
     cluster: ClusterSource,
     output: str,
 ) -> None:
-    """Shows what moved, why, who decided it, the balance before and after, and for how long no pod was ready.
+    """Also shows the balance before and after each plan, and for how long no pod was ready.
 
     Finished PodMigrations are deleted after migrationTTL (24h). Before that, the daemon notes them in the
     ConfigMap rescheduler-history, which keeps the last 2,000. Moves without a daemon are only known while
@@ -170,8 +170,9 @@ def undo(  # noqa: PLR0913 - one per option
     from rescheduler.daemon.manual_plans import moves_to_undo  # noqa: PLC0415
 
     if not any(map(is_selected, entries)):
+        what = f"plan {plan_id}" if plan_id else f"migration {key}" if key else "move in this time"
         hint = (near_names(key, known) if key else "") or "."
-        exit_with_error(f"no such move is known{hint} To list moves, run: rescheduler history", EXIT_ERROR)
+        exit_with_error(f"{what} not found{hint} To list moves, run: rescheduler history", EXIT_ERROR)
     returns = moves_to_undo(entries, is_selected)
     if not returns:
         exit_with_error("nothing to undo: none of these moves was completed", EXIT_ERROR)

@@ -12,7 +12,6 @@ from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_
 from rescheduler.cli.command_options import (
     label_selector,
     live_cluster_options,
-    namespace_option,
     near_names,
     object_key,
 )
@@ -36,7 +35,12 @@ __all__ = ["migrations"]
 
 @click.command()
 @click.argument("name", metavar="[NAME]", required=False)
-@namespace_option
+@click.option(
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    help="Only this namespace; for one NAME, the default is the context's.",
+)
 @click.option(
     "-A",
     "--all-namespaces",

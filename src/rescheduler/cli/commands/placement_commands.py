@@ -95,7 +95,7 @@ def fit(
     cluster: ClusterSource,
     output: str,
 ) -> None:
-    """Says on which nodes the pods would fit, now or after moves of other pods. Creates and moves nothing.
+    """It creates and moves nothing.
 
     It judges by the rules of the scheduler and by the same protections and limits as MakeRoom.
 

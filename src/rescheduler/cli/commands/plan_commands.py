@@ -14,6 +14,7 @@ from rescheduler.cli.cluster_source import (
     ClusterSource,
     exit_with_error,
     print_note,
+    print_words,
     read_input_file,
 )
 from rescheduler.cli.command_options import (
@@ -383,8 +384,8 @@ def report_moves_and_exit(run: "PlanExecution | None", output: str, *, interrupt
         from rescheduler.cli.move_status import failure_lines, moves_summary  # noqa: PLC0415
 
         echo("\n".join([moves_summary(moves), *failure_lines(moves)]))
-        if any(progress.is_under_way for progress in moves):
-            echo(CONTINUE_HINT)
+    if any(progress.is_under_way for progress in moves):
+        print_words(CONTINUE_HINT)
     sys.stdout.flush()
     if interrupted:
         sys.exit(EXIT_INTERRUPTED)

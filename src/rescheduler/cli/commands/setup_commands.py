@@ -150,7 +150,7 @@ def manifests(  # noqa: PLR0913 - one per option
     without_policies: bool,
     values: str | None,
 ) -> None:
-    """rescheduler manifests --create-namespace | kubectl apply -f -"""
+    """rescheduler manifests --create-namespace --image IMAGE | kubectl apply -f -"""
     if crd and extender is not None:
         raise click.UsageError("--crd and --extender can't be combined")
     if execute and config is not None:

@@ -33,6 +33,7 @@ _COMMAND: Final = re.compile(r"`[^`]+`")
 _HOW_TO_BIND: Final = "docs/permissions.md says how to bind them"
 _MOVED_RESOURCES: Final = {"pods", "pods/eviction", "podmigrations", "podmigrations/status"}
 """What a process that makes moves writes."""
+_INSTALL: Final = "rescheduler manifests --create-namespace --image IMAGE | kubectl apply -f -"
 _APPLY_CRD: Final = "rescheduler manifests --crd | kubectl apply -f -"
 
 
@@ -253,7 +254,7 @@ async def _describe_deployment(client: "Client", home: str) -> str:
     try:
         item = await client.get(DEPLOYMENTS, f"{home}/{DAEMON}")
     except errors.NotFound:
-        return "not in the cluster: run `rescheduler manifests --create-namespace | kubectl apply -f -`"
+        return f"not in the cluster: run `{_INSTALL}`"
     wanted = (item.get("spec") or {}).get("replicas", 1)
     ready = (item.get("status") or {}).get("readyReplicas", 0)
     words = f"in namespace {home}, {ready}/{wanted} ready"

@@ -45,10 +45,8 @@ _RECENT = 20
 )
 @short_collections()
 def top(cluster: ClusterSource, interval: float) -> None:
-    """Shows nodes as bars, moves with their steps, halts and recent activity, until you press q.
-
-    Keys: s sorts, / filters, Enter explains a node and then its pods, p shows the plan, P pauses, R resumes,
-    Tab goes to the moves, where Enter shows one and c cancels it.
+    """Keys: s sorts, / filters, Enter explains a node and then its pods, p shows the plan, P pauses,
+    R resumes, q quits. Tab goes to the moves, where Enter shows one and c cancels it.
     """
     if find_spec("textual") is None:
         exit_with_error(
@@ -178,19 +176,24 @@ class LiveTop:
 
     async def cancel(self, migration: str) -> str:
         from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS  # noqa: PLC0415
+        from rescheduler.kube.leader_election import find_renewed_lease  # noqa: PLC0415
         from rescheduler.migrations.controller.observation_builder import migration_at  # noqa: PLC0415
 
         known = migration_at(migration, self._rescheduler.watched)
         if known is None or known.is_finished:
             return f"{migration} is already finished"
-        await self._rescheduler.client.delete(POD_MIGRATIONS, migration, uid=known.uid)
+        client, lease = self._rescheduler.client, self._rescheduler.lease.key
+        if await find_renewed_lease(client, [lease]) is None:
+            return f"Nothing makes moves now. To cancel it, run: rescheduler migrations {migration} --cancel"
+        await client.delete(POD_MIGRATIONS, migration, uid=known.uid)
         return f"Cancelling {migration}: the leader rolls it back, or finishes it."
 
     async def _write(self, *, paused: bool, why: str = "") -> None:
         from rescheduler.api.daemon_status import Pause  # noqa: PLC0415
-        from rescheduler.daemon.own_objects import write_pause  # noqa: PLC0415
+        from rescheduler.daemon.own_objects import require_daemon, write_pause  # noqa: PLC0415
 
         client = self._rescheduler.client
+        await require_daemon(client, self._rescheduler.configuration, self._home)
         by = await requesting_user(client)
         await write_pause(client, self._home, Pause(paused=paused, by=by, at=datetime.now(UTC), why=why))
 

@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error, print_note
+from rescheduler.cli.cluster_source import (
+    EXIT_ERROR,
+    ClusterSource,
+    exit_with_error,
+    print_note,
+    print_words,
+)
 from rescheduler.cli.command_options import confirmed, live_cluster_options
 from rescheduler.cli.execution import Execution, verbose_option
-from rescheduler.cli.terminal import echo, echo_lines
+from rescheduler.cli.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,9 +73,9 @@ def uninstall(
     if found.failures and not found.leftovers:
         exit_with_error("Can't find out what is left of rescheduler: see above.", EXIT_ERROR)
     if not found.leftovers:
-        echo(f"rescheduler is not in the cluster{_except_history(found)}")
+        print_words(f"rescheduler is not in the cluster{_except_history(found)}", err=False)
         return
-    echo_lines(_listing(found, uninstalling.namespace))
+    print_words("\n".join(_listing(found, uninstalling.namespace)), err=False)
     if check:
         _end_check(found, uninstalling.command)
     if not yes and not confirmed("Remove all of this?"):
@@ -79,26 +85,26 @@ def uninstall(
     failures = uninstalling.clean()
     left = uninstalling.find()
     for leftover in left.leftovers:
-        echo(f"still there: {leftover.name}: {leftover.what}", err=True)
+        print_words(f"still there: {leftover.name}: {leftover.what}")
     for failure in failures or left.failures:
-        echo(failure, err=True)
+        print_words(failure)
     if left.leftovers or failures or left.failures:
         exit_with_error("Not everything was removed: see above, then try again.", EXIT_ERROR)
-    echo(f"Removed {len(found.leftovers)}; nothing is left{_except_history(left)}")
+    print_words(f"Removed {len(found.leftovers)}; nothing is left{_except_history(left)}", err=False)
 
 
 def _end_check(findings: "RemovalFindings", command: str) -> NoReturn:
     """Say what to do next and exit."""
-    echo(f"\nNothing was changed. To remove this, run: {command}")
+    print_words(f"\nNothing was changed. To remove this, run: {command}", err=False)
     if kept := _history_text(findings):
-        echo(f"The history is kept ({kept}); with --history, it is removed, too.")
+        print_words(f"The history is kept ({kept}); with --history, it is removed, too.", err=False)
     if findings.failures:
         exit_with_error("Can't find out what else is left of rescheduler: see the notes.", EXIT_ERROR)
     sys.exit(_EXIT_LEFTOVERS)
 
 
 def _listing(findings: "RemovalFindings", namespace: str) -> "Iterator[str]":
-    """Yield what is found, by what happens to it, in the order in which it is removed."""
+    """Yield what is found, by what happens to it and by kind."""
     from rescheduler.install.leftovers import LeftoverKind  # noqa: PLC0415
 
     is_installed = any(each.kind is LeftoverKind.INSTALLED for each in findings.leftovers)
@@ -112,11 +118,15 @@ def _listing(findings: "RemovalFindings", namespace: str) -> "Iterator[str]":
         (LeftoverKind.MARK, "What it changed in other objects, which is reverted"),
         (LeftoverKind.HISTORY, "History, which is removed"),
         (LeftoverKind.INSTALLED, "Installed objects, which are deleted"),
+        (LeftoverKind.WRITTEN, "Objects that it wrote, which are deleted"),
     ):
         if found := [each for each in findings.leftovers if each.kind is kind]:
             yield ""
             yield f"{title} ({len(found)}):"
-            yield from (f"  {each.name}: {each.what}" for each in found)
+            alike: dict[tuple[str, str], list[str]] = {}
+            for each in found:
+                alike.setdefault((each.resource.kind, each.what), []).append(each.key)
+            yield from (f"  {named} {', '.join(keys)}: {what}" for (named, what), keys in alike.items())
 
 
 def _except_history(findings: "RemovalFindings") -> str:
@@ -128,8 +138,12 @@ def _except_history(findings: "RemovalFindings") -> str:
 
 def _history_text(findings: "RemovalFindings") -> str:
     """Return how many objects of each kind belong to the history that is kept."""
-    kinds = Counter(each.resource.kind for each in findings.history)
-    return ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
+    kinds = Counter((each.patch is not None, each.resource.kind) for each in findings.history)
+    return ", ".join(
+        # A pod stays, whatever happens to the history.
+        f"{'labels of ' * is_mark}{counted(number, kind)}"
+        for (is_mark, kind), number in sorted(kinds.items())
+    )
 
 
 class _Uninstall:
