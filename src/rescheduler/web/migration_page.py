@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
+
 from rescheduler.api.migration_journal import ready_seconds_lost
 from rescheduler.api.podmigration import (
     EVICTION,
@@ -103,7 +105,7 @@ def migration_view(migration: Migration, policy: Policy, visibility: Visibility)
         new_pod=status.target_pod.name if status.target_pod else "",
         group=spec.group,
         failure=status.failure,
-        message=invalid_status(migration) or status.message,
+        message=visibility.visible_text(invalid_status(migration) or status.message),
         is_cancelled=migration.is_cancelled,
         ready_seconds_lost=round(ready_seconds_lost(migration), 3) if is_done else None,
         eviction_seconds_lost=_eviction_seconds_lost(migration) if is_done else None,
@@ -113,7 +115,9 @@ def migration_view(migration: Migration, policy: Policy, visibility: Visibility)
 def _visible_reason(migration: Migration, visibility: Visibility) -> str:
     """Return the reason, which names the pods that it makes room for, as far as the viewer may see them."""
     rooms = migration.spec.rooms
-    return migration.spec.reason if all(visibility.sees(room.namespace) for room in rooms) else HIDDEN_ROOM
+    if not all(visibility.sees(room.namespace) for room in rooms):
+        return HIDDEN_ROOM
+    return visibility.visible_text(migration.spec.reason)
 
 
 def _deadline(migration: Migration, policy: Policy) -> datetime | None:
@@ -211,6 +215,9 @@ def migration_detail(
 ) -> MigrationDetail:
     """`events` are the Events about the migration, as the API server returns them."""
     entries = [*_milestones(migration), *_conditions(migration), *_event_entries(events)]
+    entries = [
+        msgspec.structs.replace(each, message=visibility.visible_text(each.message)) for each in entries
+    ]
     entries.sort(key=lambda each: each.at)
     return MigrationDetail(migration_view(migration, policy, visibility), entries, list(notes))
 

@@ -61,6 +61,35 @@ async def test_many_plans_of_one_viewer_hold_up_no_other(monkeypatch):
         await asyncio.gather(*many)
 
 
+async def test_what_ifs_of_others_hold_up_no_view(monkeypatch):
+    """Two users fill both places for what-ifs with the most expensive ones: pods are found and explained."""
+    gate, plan = threading.Event(), web_api.plan_what_if
+
+    def slow(*given, **more):
+        gate.wait(20)
+        return plan(*given, **more)
+
+    monkeypatch.setattr(web_api, "plan_what_if", slow)
+    async with token_page() as (dev, _), contextlib.AsyncExitStack() as stack:
+        await dev.login("token-of-dev")
+        many = []
+        for user in ("admin", "tester"):
+            jar = aiohttp.CookieJar(unsafe=True)
+            http = await stack.enter_async_context(aiohttp.ClientSession(cookie_jar=jar))
+            other = Browser(http, dev.base)
+            await other.login(f"token-of-{user}")
+            many.append(asyncio.create_task(other.post("what-if", {})))
+        try:
+            await asyncio.sleep(0.1)
+            async with asyncio.timeout(10):
+                assert (await dev.get("pods"))["total"]
+                await dev.get("nodes/node-1")
+            assert not any(each.done() for each in many)
+        finally:
+            gate.set()
+        await asyncio.gather(*many)
+
+
 async def test_requests_without_a_session_hold_up_no_viewer():
     """Behind a proxy or a port-forward, all clients have the same address."""
     async with (
