@@ -350,6 +350,7 @@ def visible_status(status: StatusView, visibility: Visibility) -> StatusView:
             if not each.namespace or visibility.sees(each.namespace)
         ],
         running_migrations=status.running_migrations if visibility.sees_all else 0,
+        paused_why=visibility.visible_text(status.paused_why),
     )
 
 
