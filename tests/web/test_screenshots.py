@@ -73,7 +73,7 @@ def test_picture(user: PageUser, server_of: Servers, tmp_path: Path, name: str) 
 
 def with_fixed_figures(route: Route) -> None:
     """Answer as the server does, with one planning time for all pictures."""
-    answer = route.fetch()
+    answer = route.fetch(timeout=120_000)  # a busy machine plans slowly
     body = json.loads(answer.body())
     plan = body.get("plan", body)
     if "planningSeconds" in plan:

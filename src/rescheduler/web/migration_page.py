@@ -166,8 +166,10 @@ def migration_list(
     )
 
 
-def _newest_first(migration: Migration) -> tuple[float, str]:
-    return -migration.created.timestamp(), migration.key
+def _newest_first(migration: Migration) -> tuple[bool, float, str]:
+    """Order running migrations by when they were created, then others by when they finished."""
+    finished = migration.status.finished_at if migration.is_finished else None
+    return finished is not None, -(finished or migration.created).timestamp(), migration.key
 
 
 def _after(migrations: Sequence[Migration], key: str) -> Sequence[Migration]:
@@ -218,8 +220,29 @@ def migration_detail(
     entries = [
         msgspec.structs.replace(each, message=visibility.visible_text(each.message)) for each in entries
     ]
-    entries.sort(key=lambda each: each.at)
+    entries.sort(key=_order_in_time)
     return MigrationDetail(migration_view(migration, policy, visibility), entries, list(notes))
+
+
+_USUAL_ORDER: Final[Mapping[str, int]] = {
+    "Created": 0,
+    "Started": 1,
+    "MigrationStarted": 2,
+    "Ready": 3,
+    "EvictionRequested": 4,
+    "HandedOver": 6,
+    "MigrationHandedOver": 7,
+    "Completed": 8,
+    "Failed": 8,
+    "MigrationCompleted": 9,
+    "MigrationFailed": 9,
+}
+
+
+def _order_in_time(entry: MigrationTimelineEntry) -> tuple[int, int, float]:
+    """Order by seconds, then as things usually follow each other: many of the times have no fractions."""
+    at_s = entry.at.timestamp()
+    return int(at_s), _USUAL_ORDER.get(entry.reason, 5), at_s
 
 
 def _milestones(migration: Migration) -> Iterator[MigrationTimelineEntry]:

@@ -2,7 +2,7 @@
 
 import { printable } from "../lib/format";
 import { arcOf, pointAt, type Point, type RouteEnd, routeOf } from "./move-routes";
-import { cellBox, headingBoxes, LARGE, podArea, podArrangement, type Scene, shortened } from "./painter";
+import { cellBox, headingBoxes, LARGE, podArea, podArrangement, podsHere, type Scene, shortened } from "./painter";
 
 /** A pod between two cells. */
 export interface Link {
@@ -173,12 +173,12 @@ function paintFlight(context: CanvasRenderingContext2D, scene: Scene, free: Path
 function squareOf(scene: Scene, index: number, key: string | null, comes: boolean): Point | null {
   const node = scene.nodes[index];
   const cell = cellBox(scene, index);
-  if (!node?.pods || key === null || cell[3] < LARGE) return null;
-  const here = comes ? node.arriving.indexOf(key) : node.pods.findIndex((pod) => pod.key === key);
+  if (!node || key === null || cell[3] < LARGE) return null;
+  const here = comes ? node.arriving.indexOf(key) : (node.pods?.findIndex((pod) => pod.key === key) ?? -1);
   const [left, top] = podArea(...cell);
   const arrangement = podArrangement(scene);
   if (!arrangement || here < 0) return null;
-  const place = comes ? node.pods.length + here : here;
+  const place = comes ? podsHere(node) + here : here;
   const { side, columns, step } = arrangement;
   return [left + (place % columns) * step + side / 2, top + Math.floor(place / columns) * step + side / 2];
 }

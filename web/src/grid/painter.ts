@@ -350,7 +350,7 @@ function paintPods(
   }
 }
 
-function podsHere(node: GridNode): number {
+export function podsHere(node: GridNode): number {
   return node.pods?.length ?? node.podCount;
 }
 
