@@ -127,7 +127,7 @@ export const en = {
   "cluster.gridHelp": "Arrow keys go from node to node, Enter opens one, plus and minus zoom, 0 shows all. The same data is available as a table.",
   "cluster.resource": "Resource",
   "cluster.otherResource": "Other resource",
-  "cluster.moreResources": "Other resource",
+  "cluster.moreResources": "Other…",
   "cluster.measure": "Measure",
   "cluster.groupBy": "Group by",
   "cluster.mean": "mean {percent}",

@@ -124,7 +124,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   "cluster.gridHelp": "方向键在节点间移动，Enter 打开节点，加号和减号缩放，0 显示全部。同样的数据也可以用表格查看。",
   "cluster.resource": "资源",
   "cluster.otherResource": "其他资源",
-  "cluster.moreResources": "其他资源",
+  "cluster.moreResources": "其他…",
   "cluster.measure": "度量",
   "cluster.groupBy": "分组",
   "cluster.mean": "均值 {percent}",
