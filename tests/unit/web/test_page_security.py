@@ -126,7 +126,7 @@ async def test_a_login_gives_a_new_cookie_and_ends_the_session_of_the_old_one():
         assert (await browser.call("cluster", headers=planted))[0] == 401
 
 
-@pytest.mark.parametrize("planted", ["x", "0" * 43, "../../etc", "%00", "a" * 4000])
+@pytest.mark.parametrize("planted", ["0" * 43, "../../etc", "%00", "a" * 4000])
 async def test_the_cookie_of_a_client_never_becomes_a_session(planted):
     page = saved_page()
     authorizer = LinkAuthorizer(page, read_only=True)
