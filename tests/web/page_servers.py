@@ -50,6 +50,8 @@ from rescheduler.web.web_server import PageOptions, serve_page
 from tests.unit.web.conftest import Cluster as ReviewTables
 
 KUBECONFIG = "kubeconfig"
+LONGEST = "-".join(["node-with-the-longest-name"] * 9)[:242] + ".example.io"
+"""253 characters."""
 HOSTILE = "<img src=x onerror=alert(1)>\"'\u202e\u0007"
 
 
@@ -61,9 +63,17 @@ def big_snapshot(nodes: int, pods: int) -> Snapshot:
 
 
 def hostile_snapshot() -> Snapshot:
-    """Return a cluster with markup in names and labels: no API server accepts it, but a file may have it."""
+    """Return a cluster with names of 253 characters, and with markup in names and labels, which no API server
+    accepts, but a file may have."""
     made = clusters.big_cluster(30, 400)
-    old = made.nodes[0].name
+    old, other = (node.name for node in made.nodes[:2])
+    made.nodes[1] = msgspec.structs.replace(made.nodes[1], name=LONGEST)
+    made.pods[:] = [
+        msgspec.structs.replace(pod, key=f"{pod.namespace}/{row}-{LONGEST}"[:317], node=LONGEST)
+        if pod.node == other
+        else pod
+        for row, pod in enumerate(made.pods)
+    ]
     made.nodes[0] = msgspec.structs.replace(
         made.nodes[0], name=HOSTILE, labels={**made.nodes[0].labels, HOSTILE: HOSTILE}
     )
@@ -146,7 +156,8 @@ def rooms_scenario() -> Scenario:
             {"namespace": "ml", "name": "embed", "cpu": "1", "on": nodes},
             {"namespace": "ml", "name": "train", "cpu": "2", "memory": "1Gi", "replicas": 1},
         ],
-        "behaviour": {"pods": [{"startup": "2s", "readiness": "4s", "termination": "2s"}]},
+        # Slow enough that a busy browser sees the room while it is being made.
+        "behaviour": {"pods": [{"startup": "2s", "readiness": "20s", "termination": "2s"}]},
     }
     return parse_scenario(json.dumps(story).encode(), source="rooms")
 

@@ -28,6 +28,9 @@ PICTURES = {
     "what-if": ("pool", "what-if?drain=node-00029", ".what-if-plan .histogram"),
     "why": ("pool", "plan", ".histogram"),
     "moves": ("trouble", "moves", ".figures"),
+    "move": ("trouble", "moves", ".figures"),
+    "action": ("calm", "cluster/worker-6", ".panel table"),
+    "login": ("tokens", "cluster", "form.login"),
     "live": ("shop", "cluster?group=none", ".answer-word.active"),
 }
 """By name: which cluster, which address, and what must be there."""
@@ -48,9 +51,15 @@ def test_picture(user: PageUser, server_of: Servers, tmp_path: Path, name: str) 
     if name == "why":
         page.locator("tbody tr a", has_text="store-").first.click()
         expect(page.locator(".matrix")).to_be_visible()
-    if name == "moves":  # its charts and its history have something to show
+    if name in {"moves", "move"}:  # its charts and its history have something to show
         finished = page.locator("table", has_text="Result").locator("tbody tr")
         expect(finished.nth(4)).to_be_visible(timeout=120_000)
+    if name == "move":
+        finished.first.locator("a").first.click()
+        expect(page.locator(".panel .timeline, .panel ol").first).to_be_visible()
+    if name == "action":
+        page.locator(".panel").get_by_role("button", name="Drain", exact=True).click()
+        expect(page.get_by_role("dialog").locator("pre").first).to_be_visible()
     page.mouse.move(0, 0)  # nothing is hovered
     for theme, width in LOOKS:
         page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
@@ -64,7 +73,7 @@ def test_picture(user: PageUser, server_of: Servers, tmp_path: Path, name: str) 
 
 def with_fixed_figures(route: Route) -> None:
     """Answer as the server does, with one planning time for all pictures."""
-    answer = route.fetch()
+    answer = route.fetch(timeout=120_000)  # a busy machine plans slowly
     body = json.loads(answer.body())
     plan = body.get("plan", body)
     if "planningSeconds" in plan:

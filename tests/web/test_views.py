@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from rescheduler.api.well_known_names import API_VERSION
 from rescheduler.cli.demo.demo_scenario import DEMO_NAMESPACE
 from tests.web.conftest import Findings, PageServer, PageUser
+from tests.web.page_servers import LONGEST
 from tests.web.test_live_page import kubectl
 
 Servers = Callable[[str], PageServer]
@@ -169,6 +170,28 @@ def test_hostile_migration(user: PageUser, server_of: Servers) -> None:
     assert page.locator("main img").count() == 0
     pause(server, paused=False)
     expect(page.get_by_role("button", name="Pause moves")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    "route",
+    ["cluster", "cluster?as=table", f"cluster/{LONGEST}", "plan", f"what-if?drain={LONGEST}", "why", "moves"],
+)
+@pytest.mark.parametrize("width", [390, 1024])
+def test_longest_names(user: PageUser, server_of: Servers, route: str, width: int) -> None:
+    """Names of 253 characters make no view wider than its window, and no button unreachable."""
+    page = user.visit(server_of("hostile"), route, width=width)
+    expect(page.locator("main > *").first).to_be_visible()
+    if route == "why":
+        page.get_by_role("combobox", name="Find a pod").fill(LONGEST[:60])
+        page.get_by_role("option").first.click()
+        expect(page.locator(".matrix, .why-word").first).to_be_visible()
+    expect(page.locator(".loading")).to_have_count(0)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    close = page.locator(".panel").get_by_role("button", name="Close")
+    if LONGEST in route and "what-if" not in route:
+        box = close.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= width
 
 
 @pytest.mark.parametrize(

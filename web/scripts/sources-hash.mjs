@@ -5,7 +5,7 @@ import { readdirSync, readFileSync, statSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
-const INPUTS = ["index.html", "package-lock.json", "package.json", "public", "scripts", "src", "tsconfig.json", "vite.config.ts"];
+const INPUTS = ["index.html", "openapi.json", "package-lock.json", "package.json", "public", "scripts", "src", "tsconfig.json", "vite.config.ts"];
 
 function files(path) {
   return statSync(ROOT + path).isDirectory() ? readdirSync(ROOT + path).flatMap((name) => files(`${path}/${name}`)) : [path];

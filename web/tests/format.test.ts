@@ -33,5 +33,7 @@ test("numbers are grouped, and missing ones are a dash", () => {
 
 test("names can't reorder or hide other text", () => {
   expect(printable("a\u202eb\u0007c\nd")).toBe("a\ufffdb\ufffdc\ufffdd");
+  // The marks of Arabic and Mongolian, a soft hyphen, tags, and half of a surrogate pair.
+  expect(printable("a\u061cb\u180ec\u00add\u{e0041}e\ud800")).toBe("a\ufffdb\ufffdc\ufffdd\ufffde\ufffd");
   expect(printable("<b>结构</b>")).toBe("<b>结构</b>");
 });

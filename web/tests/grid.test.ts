@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { cellAt, layOut, neighbor } from "../src/grid/layout";
-import { arrangePods } from "../src/grid/painter";
+import { arrangePods, type GridNode, podArrangement, type Scene } from "../src/grid/painter";
 import { FITTED, pan, reveal, zoomAt, type Extent } from "../src/grid/viewport";
 
 const groups = (...sizes: number[]) => sizes.map((size, index) => ({ name: `zone-${index}`, size }));
@@ -89,4 +89,15 @@ test("pods have names where there is room, else squares, else nothing", () => {
   expect(arrangePods(110, 120, 60)?.named).toBe(false);
   expect(arrangePods(110, 20, 10)).toBeNull();
   expect(arrangePods(0, 200, 100)).toBeNull();
+});
+
+test("squares have one size in all cells: that of the node with the most pods", () => {
+  const node = (podCount: number, arriving: number) => ({ podCount, pods: null, arriving: Array<string>(arriving).fill("shop/web") }) as unknown as GridNode;
+  const layout = { cellWidth: 150, cellHeight: 90 };
+  const scene = (...nodes: GridNode[]) => ({ nodes, layout, view: { scale: 1, x: 0, y: 0 } }) as unknown as Scene;
+  const few = podArrangement(scene(node(3, 0)))!;
+  const many = podArrangement(scene(node(3, 0), node(60, 10)))!;
+  expect(few.named).toBe(false);
+  expect(many.side).toBeLessThan(few.side);
+  expect(many).toEqual(podArrangement(scene(node(70, 0))));
 });

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
+
 from rescheduler.api.migration_journal import ready_seconds_lost
 from rescheduler.api.podmigration import (
     EVICTION,
@@ -103,7 +105,7 @@ def migration_view(migration: Migration, policy: Policy, visibility: Visibility)
         new_pod=status.target_pod.name if status.target_pod else "",
         group=spec.group,
         failure=status.failure,
-        message=invalid_status(migration) or status.message,
+        message=visibility.visible_text(invalid_status(migration) or status.message),
         is_cancelled=migration.is_cancelled,
         ready_seconds_lost=round(ready_seconds_lost(migration), 3) if is_done else None,
         eviction_seconds_lost=_eviction_seconds_lost(migration) if is_done else None,
@@ -113,7 +115,9 @@ def migration_view(migration: Migration, policy: Policy, visibility: Visibility)
 def _visible_reason(migration: Migration, visibility: Visibility) -> str:
     """Return the reason, which names the pods that it makes room for, as far as the viewer may see them."""
     rooms = migration.spec.rooms
-    return migration.spec.reason if all(visibility.sees(room.namespace) for room in rooms) else HIDDEN_ROOM
+    if not all(visibility.sees(room.namespace) for room in rooms):
+        return HIDDEN_ROOM
+    return visibility.visible_text(migration.spec.reason)
 
 
 def _deadline(migration: Migration, policy: Policy) -> datetime | None:
@@ -162,8 +166,10 @@ def migration_list(
     )
 
 
-def _newest_first(migration: Migration) -> tuple[float, str]:
-    return -migration.created.timestamp(), migration.key
+def _newest_first(migration: Migration) -> tuple[bool, float, str]:
+    """Order running migrations by when they were created, then others by when they finished."""
+    finished = migration.status.finished_at if migration.is_finished else None
+    return finished is not None, -(finished or migration.created).timestamp(), migration.key
 
 
 def _after(migrations: Sequence[Migration], key: str) -> Sequence[Migration]:
@@ -211,8 +217,32 @@ def migration_detail(
 ) -> MigrationDetail:
     """`events` are the Events about the migration, as the API server returns them."""
     entries = [*_milestones(migration), *_conditions(migration), *_event_entries(events)]
-    entries.sort(key=lambda each: each.at)
+    entries = [
+        msgspec.structs.replace(each, message=visibility.visible_text(each.message)) for each in entries
+    ]
+    entries.sort(key=_order_in_time)
     return MigrationDetail(migration_view(migration, policy, visibility), entries, list(notes))
+
+
+_USUAL_ORDER: Final[Mapping[str, int]] = {
+    "Created": 0,
+    "Started": 1,
+    "MigrationStarted": 2,
+    "Ready": 3,
+    "EvictionRequested": 4,
+    "HandedOver": 6,
+    "MigrationHandedOver": 7,
+    "Completed": 8,
+    "Failed": 8,
+    "MigrationCompleted": 9,
+    "MigrationFailed": 9,
+}
+
+
+def _order_in_time(entry: MigrationTimelineEntry) -> tuple[int, int, float]:
+    """Order by seconds, then as things usually follow each other: many of the times have no fractions."""
+    at_s = entry.at.timestamp()
+    return int(at_s), _USUAL_ORDER.get(entry.reason, 5), at_s
 
 
 def _milestones(migration: Migration) -> Iterator[MigrationTimelineEntry]:

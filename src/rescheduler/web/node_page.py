@@ -1,8 +1,11 @@
 """One node with its pods, the search for pods, and the matrix of one pod and all nodes."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, Literal, cast
+
+import msgspec
 
 from rescheduler.api.daemon_status import NodeInMaintenance
 from rescheduler.api.podmigration import Handover
@@ -30,20 +33,19 @@ from rescheduler.web.api_types import (
     VerdictRow,
 )
 from rescheduler.web.web_openapi import PodQuery
-from rescheduler.web.web_viewer import Visibility
+from rescheduler.web.web_viewer import HIDDEN_NAME, Visibility
 
 __all__ = [
-    "HIDDEN_NAME",
     "HIDDEN_ROOM",
     "find_pods",
     "node_detail",
     "pod_matrix",
     "refusal_view",
+    "visible_maintenance",
     "visible_refusal",
     "workload_of",
 ]
 
-HIDDEN_NAME: Final = "(not visible to you)"
 HIDDEN_ROOM: Final = f"makes room for a pod {HIDDEN_NAME}"
 _MOST_EXAMPLES: Final = 20
 _MOST_DETAILED: Final = 200
@@ -56,7 +58,7 @@ _Moved = Literal["Adopt", "Copy", "Evict"]
 def visible_refusal(each: Rejection, visibility: Visibility) -> Rejection:
     """Return the refusal without the names of objects that the viewer may not see."""
     if not each.by or "/" not in each.by or visibility.sees_key(each.by):
-        return each
+        return replace(each, detail=visibility.visible_text(each.detail))
     return Rejection(each.subject, each.reason, HIDDEN_NAME, "")
 
 
@@ -106,8 +108,8 @@ def node_detail(  # noqa: PLR0913 - one per source
     record, nodes = snapshot.nodes.records[row], snapshot.nodes
     tenants = [each for each in explained.tenants if visibility.sees_key(each.pod)]
     state = next((each for each in maintenance if each.node == name), None)
-    if state is not None and not visibility.sees_all:
-        state = NodeInMaintenance(state.node, state.left, (), state.message)
+    if state is not None:
+        state = visible_maintenance(state, visibility)
     return NodeDetail(
         name=name,
         labels=dict(record.labels),
@@ -130,8 +132,19 @@ def node_detail(  # noqa: PLR0913 - one per source
         could_come_examples=[each for each in explained.could_come_examples if visibility.sees_key(each)],
         takes_none=explained.takes_none,
         stays=_stays(tenants, visibility),
-        assumptions=[*snapshot.assumptions, *explained.assumptions],
+        assumptions=_visible_texts((*snapshot.assumptions, *explained.assumptions), visibility),
     )
+
+
+def visible_maintenance(each: NodeInMaintenance, visibility: Visibility) -> NodeInMaintenance:
+    """Return the state without the names of the pods that block it, if the viewer may not see all pods."""
+    if visibility.sees_all:
+        return each
+    return msgspec.structs.replace(each, blocked=(), message=visibility.visible_text(each.message))
+
+
+def _visible_texts(texts: Iterable[str], visibility: Visibility) -> list[str]:
+    return [visibility.visible_text(each) for each in texts]
 
 
 def _visible_workloads(workloads: Iterable[str], visibility: Visibility) -> list[str]:
@@ -244,7 +257,7 @@ def pod_matrix(
         raise KeyError(key)
     explained = explain_pod(snapshot, policy, key, steered=steered, guarded=guarded)
     row = snapshot.pods.row[key]
-    columns, rows = _matrix(explained.places) if visibility.nodes else ([], [])
+    columns, rows = _matrix(explained.places, visibility) if visibility.nodes else ([], [])
     recovery = explained.recovery
     return PodMatrix(
         pod=key,
@@ -254,7 +267,7 @@ def pod_matrix(
         may_move=explained.may_move,
         in_window=explained.in_window,
         handover=_handover(explained.handover),
-        why=explained.why,
+        why=visibility.visible_text(explained.why),
         kept_by=_refusals(explained.kept_by, visibility),
         kept_in_maintenance_by=_refusals(explained.kept_in_maintenance_by, visibility),
         group=explained.group,
@@ -266,7 +279,7 @@ def pod_matrix(
         tries=recovery.used if recovery else 0,
         allowed_tries=recovery.retries if recovery else None,
         next=recovery.next if recovery else "",
-        assumptions=_pod_assumptions(snapshot, explained),
+        assumptions=_visible_texts(_pod_assumptions(snapshot, explained), visibility),
     )
 
 
@@ -278,7 +291,9 @@ def _refusals(rejections: Iterable[Rejection], visibility: Visibility) -> list[R
     return [refusal_view(each, visibility) for each in rejections]
 
 
-def _matrix(places: NodeAvailability | None) -> tuple[list[RuleColumn], list[VerdictRow]]:
+def _matrix(
+    places: NodeAvailability | None, visibility: Visibility
+) -> tuple[list[RuleColumn], list[VerdictRow]]:
     """Group nodes that the same rules refuse into one row: thousands of nodes differ in few ways."""
     if places is None:
         return [], []
@@ -289,7 +304,7 @@ def _matrix(places: NodeAvailability | None) -> tuple[list[RuleColumn], list[Ver
     verdicts: dict[str, list[tuple[int, str]]] = {name: [] for name in places.available}
     for number, each in enumerate(places.forbidden):
         for name, detail in each.nodes:
-            verdicts.setdefault(name, []).append((number, detail))
+            verdicts.setdefault(name, []).append((number, visibility.visible_text(detail)))
     rows: dict[tuple[int, ...], list[str]] = {}
     for name in sorted(verdicts):
         rows.setdefault(tuple(number for number, _ in verdicts[name]), []).append(name)

@@ -130,10 +130,10 @@ class WhatIfRequest(ApiInput, omit_defaults=True):
     cpu_threshold: Percent | None = None
     memory_threshold: Percent | None = None
     imbalance_threshold: Percent | None = None
-    max_moves: Annotated[int, Meta(ge=1, le=10000)] | None = None
+    max_moves: Annotated[int, Meta(ge=1, le=2000)] | None = None
     strategies: Annotated[list[Name], Meta(max_length=16)] | None = None
     drain: Annotated[list[Name], Meta(max_length=100)] = msgspec.field(default_factory=list)
-    pin: Annotated[list[PinnedPod], Meta(max_length=100)] = msgspec.field(default_factory=list)
+    pin: Annotated[list[PinnedPod], Meta(max_length=20)] = msgspec.field(default_factory=list)
     add_nodes: Annotated[list[SimilarNodes], Meta(max_length=10)] = msgspec.field(default_factory=list)
 
 

@@ -55,7 +55,11 @@ def visible_plan(plan: Plan, visibility: Visibility) -> Plan:
     return replace(
         plan,
         moves=tuple(_visible_move(move, visibility) for move in plan.moves if visibility.sees_key(move.pod)),
-        changes=plan.changes if visibility.nodes else (),
+        changes=tuple(
+            replace(each, reason=visibility.visible_text(each.reason))
+            for each in plan.changes
+            if visibility.nodes
+        ),
         nodes=plan.nodes if visibility.nodes else (),
         refused=tuple(
             visible_refusal(each, visibility)
@@ -63,13 +67,14 @@ def visible_plan(plan: Plan, visibility: Visibility) -> Plan:
             if not each.subject or visibility.sees_key(each.subject)
         ),
         refused_counts={},
+        assumptions=tuple(visibility.visible_text(each) for each in plan.assumptions),
     )
 
 
 def _visible_move(move: Move, visibility: Visibility) -> Move:
     """Return the move without the names of pods that it makes room for, if the viewer may not see them."""
     if all(visibility.sees_key(room.pod) for room in move.rooms):
-        return move
+        return replace(move, reason=visibility.visible_text(move.reason))
     rooms = tuple(room for room in move.rooms if visibility.sees_key(room.pod))
     return replace(move, reason=HIDDEN_ROOM, rooms=rooms)
 
@@ -93,9 +98,13 @@ def plan_view(revision: PlanRevision, resources: Sequence[str], visibility: Visi
             NodeChangeView(each.node, str(each.change), each.strategy, each.reason) for each in shown.changes
         ],
         waves=waves,
-        histograms=[_histogram(snapshot, plan, column) for column in columns if len(snapshot.nodes)],
+        histograms=[
+            _histogram(snapshot, plan, column)
+            for column in columns
+            if visibility.nodes and len(snapshot.nodes)
+        ],
         refused=refusal_groups(shown),
-        assumptions=list(plan.assumptions),
+        assumptions=list(shown.assumptions),
     )
 
 

@@ -169,6 +169,8 @@ class ActionService:
         snapshot = await self._page.snapshot()
         if request.pod not in snapshot.pods.row or not viewer.visibility.sees_key(request.pod):
             raise KeyError(f"pod {request.pod} not found")
+        if request.node and request.node not in snapshot.nodes.row:
+            raise KeyError(f"node {request.node} not found")
         async with self._explaining:
             refused = await asyncio.to_thread(
                 manual_move_refusals, snapshot, request.pod, request.node, self._page.state

@@ -6,7 +6,7 @@
 import asyncio
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, ParamSpec, TypeVar
@@ -54,8 +54,8 @@ from rescheduler.web.what_if import Hypothesis, InvalidWhatIf, decode_request, e
 
 __all__ = ["ApiError", "Caller", "WebApi"]
 
-_PLANNING_JOBS: Final = 2
-"""What-ifs and explanations that are computed at the same time, each for another viewer."""
+_JOBS: Final = 2
+"""What-ifs, and answers that take less time, that are computed at the same time, each for another viewer."""
 _MOST_WAITING: Final = 16
 """The most requests of one viewer that wait."""
 _MOST_WAITING_TOGETHER: Final = 64
@@ -105,7 +105,7 @@ class WebApi:
         self.authorizer = authorizer
         self.sessions = sessions
         self.actions = actions(self) if actions is not None else None
-        self._jobs = asyncio.Semaphore(_PLANNING_JOBS)
+        self._what_ifs, self._jobs = asyncio.Semaphore(_JOBS), asyncio.Semaphore(_JOBS)
         self._reading_events = asyncio.Semaphore()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._waiting: Counter[str] = Counter()
@@ -223,14 +223,14 @@ class WebApi:
 
     async def what_if(self, caller: Caller, body: WhatIfRequest) -> WhatIfView:
         began_s = time.perf_counter()
-        found = await self._hypothesis(body, caller.viewer)
+        found, latest = await self._hypothesis(body, caller.viewer), self.page.latest
         revision = PlanRevision(
             0,
             found.snapshot,
             found.plan,
             "whatIf",
             planning_s=time.perf_counter() - began_s,
-            usage_source=self._usage_source,
+            usage_source=latest.usage_source if latest is not None else "",
         )
         visibility = caller.viewer.visibility
         view = await self._compute(
@@ -266,11 +266,6 @@ class WebApi:
         found = await self._hypothesis(_decoded(code), viewer)
         return found.plan, _can_apply(found)
 
-    @property
-    def _usage_source(self) -> str:
-        latest = self.page.latest
-        return "" if latest is None else latest.usage_source
-
     async def _hypothesis(self, request: WhatIfRequest, viewer: Viewer) -> Hypothesis:
         visibility, snapshot = viewer.visibility, await self.page.snapshot()
         if not visibility.nodes and not visibility.sees_all and not visibility.namespaces:
@@ -278,7 +273,8 @@ class WebApi:
         if not visibility.nodes and (request.drain or request.add_nodes):
             raise ApiError(403, "Forbidden", "you may not list nodes")
         try:
-            found = await self._compute(
+            found = await self._run(
+                self._what_ifs,
                 viewer,
                 plan_what_if,
                 snapshot,
@@ -357,13 +353,20 @@ class WebApi:
         if not caller.viewer.visibility.nodes:
             raise ApiError(403, "Forbidden", "you may not list nodes")
 
-    async def _compute(
+    def _compute(
         self, viewer: Viewer, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Run what takes long in a thread, and not too much of it at once.
+    ) -> Awaitable[T]:
+        return self._run(self._jobs, viewer, function, *args, **kwargs)
 
-        Each viewer has one job in line at a time, so that many jobs of one viewer don't delay the others.
-        """
+    async def _run(
+        self,
+        jobs: asyncio.Semaphore,
+        viewer: Viewer,
+        function: Callable[P, T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run what takes long in a thread, and not too much of it at once. One job of a viewer is in line."""
         name = viewer.name
         if self._waiting[name] >= _MOST_WAITING or self._waiting.total() >= _MOST_WAITING_TOGETHER:
             raise ApiError(429, "TooManyRequests", "too many plans are being made: try again in a moment")
@@ -371,7 +374,7 @@ class WebApi:
         self._turns[name] = turn
         self._waiting[name] += 1
         try:
-            async with turn, self._jobs:
+            async with turn, jobs:
                 return await asyncio.to_thread(function, *args, **kwargs)
         finally:
             self._waiting[name] -= 1

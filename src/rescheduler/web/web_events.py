@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from rescheduler.api.daemon_status import NodeInMaintenance, ResourceBalance, SuspectNode
+from rescheduler.api.daemon_status import Halt, HaltReason, ResourceBalance, SuspectNode
 from rescheduler.api.podmigration import Migration
 from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.daemon.status_writer import balance_of
@@ -25,12 +25,12 @@ from rescheduler.kube.event_recorder import log_event
 from rescheduler.strategies.cost_optimization import unschedulable_pods
 from rescheduler.web.cluster_grid import GridMarks, LoadHistory, NodeNumbers, cluster_view, nodes_delta
 from rescheduler.web.migration_page import migrations_delta, node_drains, pending_pods
-from rescheduler.web.node_page import HIDDEN_NAME
+from rescheduler.web.node_page import visible_maintenance
 from rescheduler.web.page_model import PageModel
 from rescheduler.web.plan_api_types import PendingPodView, PlanEvent, ResyncEvent, StatusView
-from rescheduler.web.web_viewer import Visibility
+from rescheduler.web.web_viewer import HIDDEN_NAME, Visibility
 
-__all__ = ["EventHub", "PageEvent", "ResyncReason", "status_view", "visible_status"]
+__all__ = ["EventHub", "PageEvent", "ResyncReason", "status_view", "visible_halt", "visible_status"]
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +46,8 @@ _MOST_WAITING: Final = 2000
 """Unschedulable pods that are looked at: viewers of other namespaces see others of them."""
 _MOST_PENDING: Final = 100
 """The most pending pods that are sent to one viewer."""
+_EXAMPLES_OF_HALTS: Final = {HaltReason.FAILURE_RATIO: "; for example ", HaltReason.API_FAILING: ": "}
+"""What a migration that failed, or the API server's last error, begins with in the words of a halt."""
 
 Render = Callable[[Visibility], bytes | None]
 ResyncReason = Literal["start", "nodes", "missed", "restarted"]
@@ -336,20 +338,30 @@ def visible_status(status: StatusView, visibility: Visibility) -> StatusView:
         status,
         failing=failing,
         suspects=[_visible_suspect(each) for each in status.suspects] if visibility.nodes else [],
-        maintenance=[_visible_maintenance(each) for each in status.maintenance] if visibility.nodes else [],
+        maintenance=[visible_maintenance(each, visibility) for each in status.maintenance]
+        if visibility.nodes
+        else [],
         drains=[msgspec.structs.replace(each, reason="") for each in status.drains]
         if visibility.nodes
         else [],
-        halts=[each for each in status.halts if not each.namespace or visibility.sees(each.namespace)],
+        halts=[
+            visible_halt(each, visibility)
+            for each in status.halts
+            if not each.namespace or visibility.sees(each.namespace)
+        ],
         running_migrations=status.running_migrations if visibility.sees_all else 0,
+        paused_why=visibility.visible_text(status.paused_why),
     )
 
 
 def _visible_pending(each: PendingPodView, visibility: Visibility) -> PendingPodView:
-    by = each.refusal.by if each.refusal is not None else ""
-    if each.refusal is None or "/" not in by or visibility.sees_key(by):
+    refusal = each.refusal
+    if refusal is None:
         return each
-    hidden = msgspec.structs.replace(each.refusal, by=HIDDEN_NAME, detail="")
+    if "/" in refusal.by and not visibility.sees_key(refusal.by):
+        hidden = msgspec.structs.replace(refusal, by=HIDDEN_NAME, detail="")
+    else:
+        hidden = msgspec.structs.replace(refusal, detail=visibility.visible_text(refusal.detail))
     return msgspec.structs.replace(each, refusal=hidden)
 
 
@@ -357,5 +369,11 @@ def _visible_suspect(each: SuspectNode) -> SuspectNode:
     return SuspectNode(each.node, each.workloads, HIDDEN_NAME)
 
 
-def _visible_maintenance(each: NodeInMaintenance) -> NodeInMaintenance:
-    return NodeInMaintenance(each.node, each.left, (), each.message)
+def visible_halt(each: Halt, visibility: Visibility) -> Halt:
+    """Return the halt without its example, which may be of any namespace."""
+    words = each.words
+    if each.reason is HaltReason.NODES_NOT_READY and not visibility.nodes:
+        words = words.partition(" (")[0]
+    elif not each.namespace and each.reason in _EXAMPLES_OF_HALTS and not visibility.sees_all:
+        words = words.partition(_EXAMPLES_OF_HALTS[each.reason])[0]
+    return msgspec.structs.replace(each, words=visibility.visible_text(words))

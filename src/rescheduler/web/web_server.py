@@ -294,6 +294,9 @@ class _PageServer:
         if caller is None:
             log_event(log, logging.WARNING, "LoginRefused", "a token is not valid", peer=request.remote or "")
             raise ApiError(401, "Unauthorized", "the token is not valid")
+        # A cookie that is replaced must not stay valid: it may be known to a previous user of the browser.
+        if (before := self._api.sessions.known(request.cookies.get(self._cookie, ""))) is not None:
+            self._api.sessions.end(before)
         log_event(log, logging.INFO, "LoggedIn", "a session of the page began", user=caller.viewer.name)
         response = _json(msgspec.json.encode(self._api.session_view(caller)))
         response.set_cookie(

@@ -4,6 +4,7 @@ A viewer sees the pods, moves and reasons of a namespace only if they may list i
 contain the pods of all namespaces: a viewer who may list nodes sees how full they are.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,11 +12,21 @@ from typing import Final
 __all__ = [
     "ACTION_KINDS",
     "EVERYTHING_VISIBLE",
+    "HIDDEN_NAME",
     "ActionForbidden",
     "ActionImpossible",
     "Viewer",
     "Visibility",
 ]
+
+HIDDEN_NAME: Final = "(not visible to you)"
+
+_OBJECT_KEY: Final = re.compile(
+    r"(?<![\w./-])(?:[A-Z]\w*/)?"  # the kind, as in Deployment/shop/web
+    r"(?P<namespace>[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)/[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?(?![\w/-])"
+)
+"""`namespace/name` in a sentence. Keys of labels have dots before the slash, which namespaces can't have."""
+_RATIO: Final = re.compile(r"\d+/\d+")
 
 ACTION_KINDS: Final = ("move", "apply", "cancel", "pause", "resume", "drain", "undrain")
 
@@ -46,6 +57,20 @@ class Visibility:
         """Return whether an object is visible, by `namespace/name`; for a name alone, whether nodes are."""
         namespace, slash, _ = key.partition("/")
         return self.sees(namespace) if slash else self.nodes
+
+    def visible_text(self, text: str) -> str:
+        """Return a sentence about something visible without the names of objects that are not.
+
+        Whether a namespace exists makes no difference: viewers could find out by texts of their own.
+        """
+        if self.sees_all:
+            return text
+
+        def visible(found: re.Match[str]) -> str:
+            is_shown = self.sees(found["namespace"]) or _RATIO.fullmatch(found[0])
+            return found[0] if is_shown else HIDDEN_NAME
+
+        return _OBJECT_KEY.sub(visible, text)
 
 
 EVERYTHING_VISIBLE: Final = Visibility(nodes=True, namespaces=None)

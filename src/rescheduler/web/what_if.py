@@ -134,7 +134,8 @@ def _require_known_names(snapshot: Snapshot, request: WhatIfRequest, visibility:
     nodes = [*request.drain, *(each.node for each in request.pin), *(each.like for each in request.add_nodes)]
     for name in nodes:
         if name not in snapshot.nodes.row:
-            raise InvalidWhatIf(f"node {name} not found{did_you_mean(name, snapshot.nodes.row)}")
+            hint = did_you_mean(name, snapshot.nodes.row) if visibility.nodes else ""
+            raise InvalidWhatIf(f"node {name} not found{hint}")
     for each in request.pin:
         if each.pod not in snapshot.pods.row or not visibility.sees_key(each.pod):
             raise InvalidWhatIf(f"pod {each.pod} not found")

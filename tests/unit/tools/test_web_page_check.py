@@ -32,6 +32,9 @@ def test_the_committed_page_is_up_to_date(sources):
         pytest.param(
             lambda web: (web / "src/views/why.tsx").rename(web / "src/views/because.tsx"), id="a renamed file"
         ),
+        pytest.param(
+            lambda web: (web / "openapi.json").write_text("{}"), id="another description of the API"
+        ),
         pytest.param(lambda web: (web / "package-lock.json").write_text("{}"), id="other dependencies"),
     ],
 )

@@ -129,6 +129,7 @@ async def live():
 USERS = {
     "token-of-admin": {"username": "admin", "groups": ["system:masters"]},
     "token-of-dev": {"username": "dev", "groups": ["shop"]},
+    "token-of-tester": {"username": "tester", "groups": []},
     "token-of-nobody": {"username": "nobody", "groups": []},
 }
 
@@ -176,6 +177,12 @@ class Cluster:
                 asked["verb"] == "list" or asked["resource"] == "podmigrations"
             )
             is_allowed = is_allowed or (asked["verb"] == "list" and asked["resource"] == "nodes")
+        elif user == "tester":
+            is_allowed = (asked["verb"], asked["resource"], asked.get("namespace")) == (
+                "list",
+                "pods",
+                "shop",
+            )
         else:
             is_allowed = False
         return {**review, "status": {"allowed": is_allowed}}

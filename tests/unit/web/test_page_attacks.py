@@ -7,12 +7,14 @@ import threading
 import aiohttp
 import pytest
 
+from rescheduler.http.request_limits import ConnectionLimits
 from rescheduler.kube.api_resources import EVENTS
-from rescheduler.web import web_api
+from rescheduler.web import web_api, web_server
 from rescheduler.web.migration_page import read_events
-from rescheduler.web.web_authorization import Identity
+from rescheduler.web.web_authorization import Identity, LinkAuthorizer
+from rescheduler.web.web_events import EventHub
 from rescheduler.web.web_sessions import SessionStore
-from tests.unit.web.conftest import Browser, living, token_page
+from tests.unit.web.conftest import Browser, browsing, living, saved_page, token_page
 from tests.unit.web.test_live_page import listening
 
 
@@ -61,6 +63,35 @@ async def test_many_plans_of_one_viewer_hold_up_no_other(monkeypatch):
         await asyncio.gather(*many)
 
 
+async def test_what_ifs_of_others_hold_up_no_view(monkeypatch):
+    """Two users fill both places for what-ifs with the most expensive ones: pods are found and explained."""
+    gate, plan = threading.Event(), web_api.plan_what_if
+
+    def slow(*given, **more):
+        gate.wait(20)
+        return plan(*given, **more)
+
+    monkeypatch.setattr(web_api, "plan_what_if", slow)
+    async with token_page() as (dev, _), contextlib.AsyncExitStack() as stack:
+        await dev.login("token-of-dev")
+        many = []
+        for user in ("admin", "tester"):
+            jar = aiohttp.CookieJar(unsafe=True)
+            http = await stack.enter_async_context(aiohttp.ClientSession(cookie_jar=jar))
+            other = Browser(http, dev.base)
+            await other.login(f"token-of-{user}")
+            many.append(asyncio.create_task(other.post("what-if", {})))
+        try:
+            await asyncio.sleep(0.1)
+            async with asyncio.timeout(10):
+                assert (await dev.get("pods"))["total"]
+                await dev.get("nodes/node-1")
+            assert not any(each.done() for each in many)
+        finally:
+            gate.set()
+        await asyncio.gather(*many)
+
+
 async def test_requests_without_a_session_hold_up_no_viewer():
     """Behind a proxy or a port-forward, all clients have the same address."""
     async with (
@@ -89,6 +120,38 @@ async def test_one_user_can_not_open_all_pages_there_may_be():
         assert found == [200] * 40 + [429] * 10
         async with listening(other):
             pass
+
+
+async def test_a_client_that_reads_no_events_is_disconnected(monkeypatch):
+    """It opens a stream and reads nothing: when the buffers are full, it has as long as any request."""
+    hubs = []
+
+    class Hub(EventHub):
+        def __init__(self, page):
+            super().__init__(page)
+            hubs.append(self)
+
+    monkeypatch.setattr(web_server, "EventHub", Hub)
+    monkeypatch.setattr(web_server, "_LIMITS", ConnectionLimits(request_s=1.0))
+    page = saved_page()
+    authorizer = LinkAuthorizer(page, read_only=True)
+    async with browsing(page, authorizer) as browser:
+        await browser.login(authorizer.secret)
+        (hub,), (cookie,) = hubs, browser.http.cookie_jar
+        host, port = browser.base.removeprefix("http://").split(":")
+        _, writer = await asyncio.open_connection(host, int(port), limit=1024)
+        writer.write(f"GET /api/v1/events HTTP/1.1\r\nHost: {host}\r\n".encode())
+        writer.write(f"Cookie: {cookie.key}={cookie.value}\r\n\r\n".encode())
+        async with asyncio.timeout(20):
+            while not hub.viewers:  # noqa: ASYNC110 - nothing tells when
+                await asyncio.sleep(0.01)
+            for number in range(12):
+                hub._emit_shared("resync", {"number": number, "filler": "x" * 1_000_000})
+            while hub.viewers:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        async with listening(browser) as stream:  # others are served
+            assert await stream.next("resync")
+        writer.close()
 
 
 @pytest.mark.parametrize("action", [{"kind": "drain"}, {"kind": "undrain"}])

@@ -111,6 +111,34 @@ async def test_logout_ends_the_session(shop):
     assert (await shop.call("cluster"))[0] == 401
 
 
+async def test_a_login_gives_a_new_cookie_and_ends_the_session_of_the_old_one():
+    """A cookie that another user planted, or has kept, leads to no session after the login."""
+    page = saved_page()
+    authorizer = LinkAuthorizer(page, read_only=True)
+    async with browsing(page, authorizer) as browser:
+        await browser.login(authorizer.secret)
+        (before,) = browser.http.cookie_jar
+        planted = {"Cookie": f"{before.key}={before.value}"}
+        await browser.login(authorizer.secret)
+        (after,) = browser.http.cookie_jar
+        assert after.value != before.value
+        browser.http.cookie_jar.clear()
+        assert (await browser.call("cluster", headers=planted))[0] == 401
+
+
+@pytest.mark.parametrize("planted", ["0" * 43, "../../etc", "%00", "a" * 4000])
+async def test_the_cookie_of_a_client_never_becomes_a_session(planted):
+    page = saved_page()
+    authorizer = LinkAuthorizer(page, read_only=True)
+    async with browsing(page, authorizer) as browser:
+        headers = {"Cookie": f"{authorizer.cookie}={planted}; rescheduler-session={planted}"}
+        status, _, answer = await browser.call("login", {"token": authorizer.secret}, headers=headers)
+        assert status == 200
+        assert planted not in answer["Set-Cookie"]
+        browser.http.cookie_jar.clear()
+        assert (await browser.call("cluster", headers=headers))[0] == 401
+
+
 def test_rates_are_bounded_and_recover():
     now = [0.0]
     rates = RequestRates(per_second=1, burst=2, clock=lambda: now[0], most=2)
@@ -156,6 +184,12 @@ async def test_a_session_has_a_limited_number_of_open_pages(shop):
         pytest.param("login", {"token": "x" * 20_000}, id="a token"),
         pytest.param("what-if", {"drain": ["x" * 300]}, id="a name"),
         pytest.param("what-if", {"drain": ["x"] * 10_000}, id="a list"),
+        pytest.param("what-if", {"maxMoves": 10_000}, id="a plan, which would take a quarter of a minute"),
+        pytest.param(
+            "what-if",
+            {"pin": [{"pod": f"shop/web-{each}", "node": "worker-0"} for each in range(100)]},
+            id="pinned pods, each of which is explained",
+        ),
         pytest.param("actions/preview", {"kind": "pause", "why": "x" * 100_000}, id="a reason"),
     ],
 )

@@ -366,6 +366,7 @@ export interface NodeInMaintenance {
   readonly left: number;
   readonly blocked: readonly (string)[];
   readonly message: string;
+  readonly terminating: number;
 }
 
 export interface NodeLoad {

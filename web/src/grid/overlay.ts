@@ -2,7 +2,7 @@
 
 import { printable } from "../lib/format";
 import { arcOf, pointAt, type Point, type RouteEnd, routeOf } from "./move-routes";
-import { arrangePods, cellBox, headingBoxes, LARGE, podArea, type Scene, shortened } from "./painter";
+import { cellBox, headingBoxes, LARGE, podArea, podArrangement, podsHere, type Scene, shortened } from "./painter";
 
 /** A pod between two cells. */
 export interface Link {
@@ -173,21 +173,20 @@ function paintFlight(context: CanvasRenderingContext2D, scene: Scene, free: Path
 function squareOf(scene: Scene, index: number, key: string | null, comes: boolean): Point | null {
   const node = scene.nodes[index];
   const cell = cellBox(scene, index);
-  if (!node?.pods || key === null || cell[3] < LARGE) return null;
-  const here = comes ? node.arriving.indexOf(key) : node.pods.findIndex((pod) => pod.key === key);
-  const [left, top, width, height] = podArea(...cell);
-  const arrangement = arrangePods(node.pods.length + node.arriving.length, width, height);
+  if (!node || key === null || cell[3] < LARGE) return null;
+  const here = comes ? node.arriving.indexOf(key) : (node.pods?.findIndex((pod) => pod.key === key) ?? -1);
+  const [left, top] = podArea(...cell);
+  const arrangement = podArrangement(scene);
   if (!arrangement || here < 0) return null;
-  const place = comes ? node.pods.length + here : here;
+  const place = comes ? podsHere(node) + here : here;
   const { side, columns, step } = arrangement;
   return [left + (place % columns) * step + side / 2, top + Math.floor(place / columns) * step + side / 2];
 }
 
 /** The right of the name of a pod, where pods are named; else null. */
 function besideName(context: CanvasRenderingContext2D, scene: Scene, index: number, square: Point, key: string): number | null {
-  const { pods, arriving } = scene.nodes[index]!;
-  const [, , width, height] = podArea(...cellBox(scene, index));
-  const arrangement = arrangePods((pods?.length ?? 0) + arriving.length, width, height);
+  const [, , width] = podArea(...cellBox(scene, index));
+  const arrangement = podArrangement(scene);
   if (!arrangement?.named) return null;
   context.font = `11px ${scene.palette.font}`;
   const name = shortened(context, printable(key.split("/")[1] ?? key), width - arrangement.side - 6);

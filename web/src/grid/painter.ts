@@ -241,13 +241,14 @@ function paintHatching(context: CanvasRenderingContext2D, color: string, x: numb
 /** A cell with the node's name, load and pods beside its bar. */
 function paintLargeCell(
   context: CanvasRenderingContext2D,
-  { palette }: Scene,
+  scene: Scene,
   node: GridNode,
   x: number,
   y: number,
   width: number,
   height: number,
 ): void {
+  const { palette } = scene;
   const bar = barWidth(height);
   context.fillStyle = palette.surface;
   context.fillRect(x, y, width, height);
@@ -268,7 +269,7 @@ function paintLargeCell(
   context.textAlign = oneLine ? "right" : "left";
   context.fillText(figures, oneLine ? x + width - 6 : left, y + (oneLine ? 7 : 22));
   context.textAlign = "left";
-  paintPods(context, palette, node, podArea(x, y, width, height));
+  paintPods(context, scene, node, podArea(x, y, width, height));
 }
 
 /** The load now and after the plan, with the node's note: as much as there is room for. */
@@ -281,7 +282,7 @@ function loadText(context: CanvasRenderingContext2D, node: GridNode, room: numbe
   return fits(noted) ? noted : fits(both) ? both : now;
 }
 
-/** How the pods of a cell are arranged: squares in a row, and whether each row is one pod with its name. */
+/** How the pods of a cell are arranged: squares in rows, and whether each row is one pod with its name. */
 export interface PodArrangement {
   readonly side: number;
   readonly columns: number;
@@ -292,9 +293,18 @@ export interface PodArrangement {
 const NAMED_ROW = 15;
 const LARGEST_SQUARE = 13;
 
-/** Null where there is no room. */
+const mostPods = new WeakMap<readonly GridNode[], number>();
+
+/** The arrangement in all cells: the size of a square means nothing, so it is the same in all. Null where there is no room. */
+export function podArrangement({ nodes, layout, view }: Scene): PodArrangement | null {
+  let most = mostPods.get(nodes);
+  if (most === undefined) mostPods.set(nodes, (most = nodes.reduce((found, node) => Math.max(found, podsHere(node) + node.arriving.length), 0)));
+  const [, , width, height] = podArea(0, 0, layout.cellWidth * view.scale, layout.cellHeight * view.scale);
+  return arrangePods(most, width, height);
+}
+
 export function arrangePods(count: number, width: number, height: number): PodArrangement | null {
-  // With less room, some cells would show their pods as specks, and others none.
+  // With less room, pods would be specks.
   if (count === 0 || width < 8 || height < 14) return null;
   if (count * NAMED_ROW <= height && width >= 110) return { side: 9, columns: 1, step: NAMED_ROW, named: true };
   for (let side = LARGEST_SQUARE; side >= 3; side--) {
@@ -313,12 +323,13 @@ export function podArea(x: number, y: number, width: number, height: number): re
 
 function paintPods(
   context: CanvasRenderingContext2D,
-  palette: Palette,
+  scene: Scene,
   node: GridNode,
-  [x, y, width, height]: readonly [number, number, number, number],
+  [x, y, width]: readonly [number, number, number, number],
 ): void {
+  const { palette } = scene;
   const count = podsHere(node);
-  const arrangement = arrangePods(count + node.arriving.length, width, height);
+  const arrangement = podArrangement(scene);
   if (!arrangement) return;
   const { side, columns, step, named } = arrangement;
   context.font = `11px ${palette.font}`;
@@ -339,7 +350,7 @@ function paintPods(
   }
 }
 
-function podsHere(node: GridNode): number {
+export function podsHere(node: GridNode): number {
   return node.pods?.length ?? node.podCount;
 }
 
@@ -348,8 +359,8 @@ export function podAt(scene: Scene, index: number, x: number, y: number): string
   const node = scene.nodes[index];
   const cell = cellBox(scene, index);
   if (!node?.pods || cell[3] < 60) return null;
-  const [left, top, width, height] = podArea(...cell);
-  const arrangement = arrangePods(node.pods.length + node.arriving.length, width, height);
+  const [left, top] = podArea(...cell);
+  const arrangement = podArrangement(scene);
   if (!arrangement) return null;
   const column = arrangement.named ? 0 : Math.floor((x - left) / arrangement.step);
   const row = Math.floor((y - top) / arrangement.step);

@@ -95,8 +95,7 @@ export function duration(seconds: number): string {
     .join(" ");
 }
 
-/** Text from the cluster without what could reorder or hide other text: control and bidirectional characters. */
+/** Text from the cluster without what could reorder, hide or imitate other text: control, formatting and bidirectional characters. */
 export function printable(text: string): string {
-  // oxlint-disable-next-line no-control-regex
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, "\ufffd");
+  return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu, "\ufffd");
 }

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { plural, t } from "../i18n";
 import { judgeBalance } from "../lib/cluster-model";
-import { decimal, percent } from "../lib/format";
+import { decimal, percent, printable } from "../lib/format";
 import { formatRoute } from "../lib/router";
 import { NodeLink, Time } from "../parts/basics";
 import { cluster, language, plan, running, status } from "../store";
@@ -69,7 +69,9 @@ function Moving() {
     <Answer question={t("answer.moving")} answer={active ? plural("answer.podsMoving", active) : t("answer.nothing")} tone={active ? "active" : "quiet"}>
       {latest ? (
         <>
-          <a href={formatRoute("moves", latest.key.split("/"))}>{latest.pod.split("/")[1]}</a> {latest.step}
+          <a class="name" href={formatRoute("moves", latest.key.split("/"))}>
+            <bdi>{printable(latest.pod.split("/")[1] ?? latest.pod)}</bdi>
+          </a> {latest.step}
           {t("comma")}
         </>
       ) : null}
@@ -88,14 +90,14 @@ function Trouble() {
   const view = status.value;
   if (!view) return <Answer question={t("answer.wrong")} answer={t("answer.unknown")} tone="quiet" />;
   const parts = [
-    ...view.halts.map(({ words }) => words),
+    ...view.halts.map(({ words }) => printable(words)),
     view.nodesNotReady ? plural("answer.notReady", view.nodesNotReady) : "",
     view.failing.length ? plural("answer.failing", view.failing.length) : "",
     view.pendingCount ? plural("answer.pending", view.pendingCount) : "",
     view.suspects.length ? plural("answer.suspect", view.suspects.length) : "",
-    ...view.problems,
+    ...view.problems.map(printable),
   ].filter(Boolean);
-  const paused = view.pausedBy ? t("answer.pausedBy", { by: view.pausedBy }) : t("answer.paused");
+  const paused = view.pausedBy ? t("answer.pausedBy", { by: printable(view.pausedBy) }) : t("answer.paused");
   const quiet = [view.paused && !view.halts.length ? paused : "", view.dryRun ? t("answer.dryRun") : "", view.maintenance.length ? plural("answer.maintenance", view.maintenance.length) : ""].filter(Boolean);
   return (
     <Answer

@@ -76,7 +76,7 @@ export function ClusterPage() {
             label={t("cluster.grid", { n: nodes.length })}
             help={t("cluster.gridHelp")}
             tooltip={(node, pod) => <Tooltip node={node} pod={pod} />}
-            announce={(node) => `${node.name}, ${nodeWords(node)}`}
+            announce={(node) => `${printable(node.name)}, ${nodeWords(node)}`}
             onOpen={(node) => openNode(node.name)}
             onDrop={(pod, target) => navigate(formatRoute("what-if", [], { pin: `${pod}>${target.name}` }))}
           />
@@ -227,7 +227,7 @@ function Controls({ view, resource, measure, groupBy, asTable }: ControlProps) {
       <Segmented
         label={t("cluster.resource")}
         value={resource}
-        options={[...common, ...(others.includes(resource) ? [resource] : [])].map((name) => ({ value: name, label: name }))}
+        options={[...common, ...(others.includes(resource) ? [resource] : [])].map((name) => ({ value: name, label: printable(name) }))}
         onChange={(value) => setQuery({ resource: value === "cpu" ? null : value })}
       />
       {others.length > 0 ? (
@@ -239,7 +239,7 @@ function Controls({ view, resource, measure, groupBy, asTable }: ControlProps) {
           <option value="">{t("cluster.moreResources")}</option>
           {others.map((name) => (
             <option key={name} value={name}>
-              {name}
+              {printable(name)}
             </option>
           ))}
         </select>

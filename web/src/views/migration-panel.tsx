@@ -25,7 +25,7 @@ function Detail({ detail }: { readonly detail: MigrationDetail }) {
   return (
     <>
       <StepTrack migration={move} />
-      {move.message ? <p class={move.phase === "Failed" ? "danger" : undefined}>{printable(move.message)}</p> : null}
+      {move.message && move.phase !== "Completed" ? <p class={move.phase === "Failed" ? "danger" : undefined}>{printable(move.message)}</p> : null}
       <dl class="pairs">
         <dt>{t("column.pod")}</dt>
         <dd>
@@ -93,5 +93,6 @@ function Detail({ detail }: { readonly detail: MigrationDetail }) {
 }
 
 function elapsed(from: string, to: string): string {
-  return `+${duration(Math.max(0, (Date.parse(to) - Date.parse(from)) / 1000))}`;
+  // Whole seconds: most of the times have no fractions.
+  return `+${duration(Math.max(0, Math.floor(Date.parse(to) / 1000) - Math.floor(Date.parse(from) / 1000)))}`;
 }

@@ -187,7 +187,7 @@ function Form({ form, change, reset }: FormProps) {
         <NumberField label={t("whatIf.imbalance")} unit={t("plan.points")} value={form.imbalance} usual={thresholds["imbalance"] ?? 20} most={100} onChange={(imbalance) => change({ imbalance })} />
         <NumberField label={t("whatIf.cpu")} unit="%" value={form.cpu} usual={thresholds["cpu"] ?? 80} most={100} onChange={(cpu) => change({ cpu })} />
         <NumberField label={t("whatIf.memory")} unit="%" value={form.memory} usual={thresholds["memory"] ?? 80} most={100} onChange={(memory) => change({ memory })} />
-        <NumberField label={t("whatIf.maxMoves")} unit="" value={form.maxMoves} usual={status.value?.maxMoves ?? 10} most={10000} least={1} onChange={(maxMoves) => change({ maxMoves })} />
+        <NumberField label={t("whatIf.maxMoves")} unit="" value={form.maxMoves} usual={status.value?.maxMoves ?? 10} most={2000} least={1} onChange={(maxMoves) => change({ maxMoves })} />
       </fieldset>
       <Strategies form={form} change={change} />
       <fieldset>
