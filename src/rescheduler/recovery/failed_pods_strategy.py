@@ -142,7 +142,7 @@ class RecoveryExplanation:
     retries: int | None
     """How often it may be rescheduled; None if its owner does not ask for recovery."""
     by: str
-    """Where the number is set."""
+    """What sets that number."""
     used: int
     """How often it was rescheduled."""
     tries: tuple[FailedAttempt, ...]

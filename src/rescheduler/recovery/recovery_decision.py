@@ -52,7 +52,7 @@ class RetryAllowance:
     retries: int
     """The number of reschedulings."""
     by: str
-    """Where the number is set: `Deployment/web` or `failedPods.defaultRetries`."""
+    """What sets that number: `Deployment/web` or `failedPods.defaultRetries`."""
     asked_for: str = ""
     """The value of the annotation if it exceeds `failedPods.maxRetries`; empty otherwise."""
 

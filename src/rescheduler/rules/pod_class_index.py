@@ -111,7 +111,7 @@ def preferred_terms(affinity: Affinity) -> Iterator[tuple[PodAffinityTerm, int]]
 _NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 _Label = tuple[str, str]
 _TermIndex = dict[_Label | None, dict[tuple[UnparsedAffinityTerm, int], list[int]]]
-"""By a label that a match requires, or None: the terms with their weights, and the classes that have them."""
+"""The terms with their weights and the classes that have them, by a label that a match requires, or None."""
 
 
 class PodClassIndex:

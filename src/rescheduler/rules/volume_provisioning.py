@@ -96,7 +96,7 @@ def unmatched_claims(
 
 
 def _groups(reach: Flags) -> Iterator[tuple[list[bool], Flags]]:
-    """Return the groups of nodes that reach the same volumes, from [volume, node]."""
+    """Yield the groups of nodes that reach the same volumes, from [volume, node]."""
     by_pattern: defaultdict[tuple[bool, ...], list[int]] = defaultdict(list)
     for node, pattern in enumerate(reach.T.tolist()):
         by_pattern[tuple(pattern)].append(node)

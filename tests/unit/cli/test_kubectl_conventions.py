@@ -81,7 +81,7 @@ def test_a_name_that_is_not_known_is_answered_with_the_nearest(run, shop, named)
 
 
 def test_another_kind_and_another_namespace_are_refused(run, shop):
-    result = run("move", "sts/db", "-n", "shop")
+    result = run("explain", "pod", "sts/db", "-n", "shop", "--from", shop)
     assert result.exit_code == 2
     assert '"sts" in sts/db is neither the namespace shop nor a kind' in result.stderr
 

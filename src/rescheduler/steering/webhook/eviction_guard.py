@@ -172,7 +172,7 @@ class EvictionGuard:
         self._now = now
         self._monotonic_s = monotonic_s
         self._held: dict[str, _HeldPod] = {}
-        """By the uid of the pod."""
+        """The pods whose eviction was held, by uid."""
         self._refused: dict[str, tuple[str, float]] = {}
         """Why and when the API server refused the PodMigration of a pod, by the uid of the pod."""
         self._evicted: dict[str, dict[str, float]] = {}

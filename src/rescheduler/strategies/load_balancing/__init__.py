@@ -51,7 +51,7 @@ class BalancingProblem:
         self.load_model = LoadModel(amount, weight, at[self.pods], load)
         """The load with all accepted moves."""
         self._unreachable: dict[int, set[int]] = {}
-        """By pod: nodes that it may go to alone, but not in any order of moves that was tried."""
+        """The nodes, by pod, that it may go to alone, but not in any order of moves that was tried."""
         self._swaps = self._accepted = self._refused = 0
 
     @property
