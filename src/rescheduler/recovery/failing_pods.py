@@ -210,7 +210,7 @@ class FailingPods:
     is_suspect: Flags
     """[node]: whether it is among `suspects`."""
     failed_on: Mapping[int, Flags]
-    """The nodes on which pods of a workload fail, or failed and have not recovered yet: [node], by workload."""
+    """The nodes on which pods of a workload fail, or failed and have not recovered: [node], by workload."""
 
     def last_resort_nodes(self, workload: int) -> Flags | None:
         """Return [node]: to be used for that workload only if there is no other; None if there are none."""
