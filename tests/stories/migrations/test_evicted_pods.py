@@ -53,7 +53,7 @@ async def test_they_go_at_any_time_to_a_node_that_stays(make_moves: MakeMoves) -
 
 
 async def test_events_say_why_a_pod_was_not_moved(make_moves: MakeMoves) -> None:
-    """On pod, workload and node: whoever drains the node looks there."""
+    """On pod, workload and node, where users who drain the node look."""
     moves = await make_moves(nodes=2)
     sandbox = moves.sandbox
     await sandbox.deployment(1)
@@ -65,11 +65,12 @@ async def test_events_say_why_a_pod_was_not_moved(make_moves: MakeMoves) -> None
         done = await moves.until_finished(key)
         assert done.status.failure == DEADLINE_EXCEEDED
 
-        def told(events: dict[str, dict[str, object]]) -> bool:
-            found = [each for each in events.values() if each["reason"] == "MigrationFailed"]
+        def are_there(events: dict[str, dict[str, object]]) -> bool:
+            failed = [each for each in events.values() if each["reason"] == "MigrationFailed"]
+            found = [each for each in failed if pod["metadata"]["name"] in str(each["message"])]
             kinds = {each["involvedObject"]["kind"] for each in found}  # type: ignore[index]
             return kinds >= {"Pod", "Deployment", "Node"} and all(
                 "not moved before the deadline of safe evictions" in str(each["message"]) for each in found
             )
 
-        await until(moves.client, EVENTS, "", told, timeout_s=30)
+        await until(moves.client, EVENTS, "", are_there, timeout_s=30)
