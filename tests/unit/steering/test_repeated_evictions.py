@@ -361,8 +361,7 @@ def _budget(number: int, selector: Object) -> Object:
 async def test_budgets_of_a_tenant_cost_others_no_time(
     selector: Any, is_held_up: bool, webhook: SteeringServer
 ) -> None:
-    """Whoever may create budgets may create thousands, and evict pods of that namespace all the time."""
-
+    """A user who may create budgets may create thousands, and evict pods of that namespace all the time."""
     index = guard_of(webhook)._caches._budget_index
     for number in range(5_000):
         index._budget_changed(None, _budget(number, selector(number)))
