@@ -21,6 +21,7 @@ __all__ = [
     "budget_object",
     "claim_object",
     "csi_node_object",
+    "empty_lookup",
     "merged",
     "metadata_of",
     "node_object",
@@ -373,3 +374,7 @@ def with_exclusions(affinity: Affinity, nodes: Sequence[str]) -> Affinity:
     )
     node_affinity = msgspec.structs.replace(affinity.node_affinity, required=NodeSelector(excluding))
     return msgspec.structs.replace(affinity, node_affinity=node_affinity)
+
+
+def empty_lookup(api_version: str, kind_name: str, namespace: str, name: str) -> None:
+    """Find no object, as in an empty store of the simulator."""

@@ -11,7 +11,6 @@ __all__ = [
     "DefaultingContext",
     "Lookup",
     "Operation",
-    "empty_lookup",
     "fill",
     "inner",
 ]
@@ -19,11 +18,6 @@ __all__ = [
 
 class Lookup(Protocol):
     def __call__(self, api_version: str, kind_name: str, namespace: str, name: str) -> Object | None: ...
-
-
-def empty_lookup(api_version: str, kind_name: str, namespace: str, name: str) -> Object | None:  # noqa: ARG001
-    """Find nothing, as in an empty store."""
-    return None
 
 
 Operation = Literal["CREATE", "UPDATE"]

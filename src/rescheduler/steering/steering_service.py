@@ -110,11 +110,6 @@ class SteeringService:
     def is_ready(self) -> bool:
         return self.informer.is_fresh and self._attempts.is_settled
 
-    @property
-    def attempts_text_bytes(self) -> int:
-        """Return how much of recorded failed attempts is kept."""
-        return self._attempts.text_bytes
-
     async def synced(self) -> None:
         """Wait until all caches are synced."""
         await self.informer.synced()

@@ -10,11 +10,12 @@ import pytest
 import yaml
 
 from kubesim.admission import object_defaults
-from kubesim.admission.admission_lookup import Lookup, empty_lookup
+from kubesim.admission.admission_lookup import Lookup
 from kubesim.admission.validation import object_validation
 from kubesim.apiserver.api_messages import Object
 from kubesim.apiserver.kind_registry import KindRegistry
 from kubesim.apiserver.status_errors import invalid
+from tests.objects import empty_lookup
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 KINDS = KindRegistry()

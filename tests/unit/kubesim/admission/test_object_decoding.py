@@ -4,9 +4,9 @@ import pytest
 
 from kubesim.admission import object_decoding
 from kubesim.admission.admission_chain import warn_or_refuse
-from kubesim.admission.admission_lookup import empty_lookup
 from kubesim.admission.object_decoding import type_of
 from kubesim.apiserver.status_errors import StatusError
+from tests.objects import empty_lookup
 
 
 @pytest.fixture

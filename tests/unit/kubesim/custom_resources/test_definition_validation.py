@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from kubesim.admission import object_defaults
-from kubesim.admission.admission_lookup import empty_lookup
 from kubesim.admission.validation import object_validation
 from kubesim.apiserver.kind_registry import KindRegistry
+from tests.objects import empty_lookup
 
 WIDGET = yaml.safe_load((Path(__file__).parent / "seen" / "widget.yaml").read_text("utf-8"))
 KIND = KindRegistry().named("apiextensions.k8s.io/v1", "CustomResourceDefinition")
