@@ -188,7 +188,8 @@ def normalized(value: Any) -> Any:
         return {
             key: sorted(part.items()) if key == "matchLabels" and isinstance(part, dict) else normalized(part)
             for key, part in value.items()
-            if part is not None and key != "managedFields"
+            # A label may have the same name, but never a list as its value.
+            if part is not None and not (key == "managedFields" and isinstance(part, list))
         }
     if isinstance(value, list):
         return [normalized(part) for part in value]

@@ -219,7 +219,7 @@ def _budget(resource: ApiResource[Any], item: Object) -> Leftover | None:
 def installed_leftovers(
     resource: ApiResource[Any], item: Object, kind: LeftoverKind = LeftoverKind.INSTALLED
 ) -> list[Leftover]:
-    """Return the object of ours, unless it is being deleted."""
+    """Return our own object, unless it is being deleted."""
     is_going = "deletionTimestamp" in item["metadata"]
     return [] if is_going else [_leftover(kind, resource, item, kind.name.lower())]
 

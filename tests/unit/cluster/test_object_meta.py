@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rescheduler.cluster.object_meta import PartialObject, UnreadableObject, decode_object
+from rescheduler.cluster.object_meta import PartialObject, UnreadableObject, decode_object, normalized
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -45,3 +45,8 @@ def test_nulls_and_unknown_fields_are_skipped():
     item = {"metadata": {"name": "n", "labels": None, "novelty": [1]}, "spec": {"anything": None}}
     meta = decode_object("Thing", item, PartialObject).metadata
     assert (meta.key, meta.labels, meta.deleted_s) == ("n", {}, None)
+
+
+def test_a_label_with_the_name_of_the_managed_fields_is_kept() -> None:
+    metadata = {"labels": {"managedFields": "mine"}, "managedFields": [{"manager": "kubectl"}]}
+    assert normalized({"metadata": metadata}) == {"metadata": {"labels": {"managedFields": "mine"}}}

@@ -146,7 +146,7 @@ class EventRouter:
             ):
                 self._wake_all([found])
         for owner in owner_keys_of_object(item) if new is not None else ():
-            # A temporary budget of ours: if its migration has finished by now, it must be removed.
+            # One of our temporary budgets: if its migration has finished by now, it must be removed.
             if owner.kind == POD_MIGRATION_KIND:
                 self._wake(f"{owner.namespace}/{owner.name}")
 
