@@ -8,7 +8,7 @@
     await client.evict("shop/web-1", uid=pod.uid)
 
 Every failure raises one of `errors`. Reads that an overloaded server refuses are retried a few times. A write
-is sent only once: the caller, who knows what it means, decides whether to repeat it.
+is sent only once: the caller knows what the write means, and decides whether to repeat it.
 """
 
 import asyncio
@@ -70,8 +70,8 @@ ACCEPT_WATCH_S = 10.0
 
 
 class Client:
-    """Call the API server. A client has no state except its rate limit, so any number of tasks can share
-    it."""
+    """Call the API server. Any number of tasks can share a client: its only state is the rate limit and
+    `liveness`."""
 
     def __init__(
         self,
@@ -84,7 +84,8 @@ class Client:
         retry_policy: RetryPolicy = DEFAULT_RETRIES,
         liveness: ServerLiveness | None = None,
     ) -> None:
-        """`timeout_s` is for one request; watches have their own. Without `rate_limit`, there is none."""
+        """Create a client. `timeout_s` is for one request; watches have their own. By default, requests are
+        not rate-limited."""
         self.transport = transport
         self.liveness = liveness or ServerLiveness()
         self._sender = RequestSender(

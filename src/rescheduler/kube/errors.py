@@ -216,7 +216,7 @@ class InvalidName(Permanent):
 
 
 class Forbidden(Permanent):
-    remedy = "A quota, a policy or an admission webhook refused it: change the object or the policy."
+    remedy = "A quota, a policy or an admission webhook refused the request: change the object or the policy."
 
     @property
     def lacks_permission(self) -> bool:
@@ -264,9 +264,9 @@ _BUDGET = re.compile(r"The disruption budget (?P<name>\S+) ")
 _RBAC = re.compile(r"cannot \S+ resource ")
 _WEBHOOK = re.compile(r'admission webhook "[^"]+" denied the request')
 _NOT_READY = " is forbidden: not yet ready to handle request"
-"""How a server that has just started refuses writes, with 403, until its admission plugins have synced."""
+"""The message with which a server refuses writes (403) until its admission plugins have synced."""
 _TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger than max")
-"""How a server reports, with 500, an object that is larger than etcd stores."""
+"""The messages with which a server reports (500) an object that is larger than etcd stores."""
 _BUDGET_CAUSE = "DisruptionBudget"
 
 _BY_CODE: dict[int, type[KubeError]] = {

@@ -77,7 +77,7 @@ class ChangeHandler(Protocol[T_contra]):
 class Informer(Generic[T]):
     """Follow one resource. Use `async with informer.running():` or `run()` in a task group, then `synced()`.
 
-    Also for custom resources: while the server does not have the kind, the informer retries and `failure`
+    Custom resources work, too: while the server does not have the kind, the informer retries and `failure`
     says so.
     """
 
@@ -238,7 +238,7 @@ class ReadYourWrites(Generic[T]):
         self._answers: IndexedCache[T] = IndexedCache(self._identify, indices)
         """The answers that the informer has not caught up with."""
         self._answered_s: dict[str, float] = {}
-        """When each of them came, the oldest first."""
+        """When each of these answers arrived, the oldest first."""
         self._deleted: dict[str, tuple[str, float]] = {}
         informer.subscribe(self._on_change)
 
@@ -258,9 +258,11 @@ class ReadYourWrites(Generic[T]):
         cached = self.informer.find(index, value)
         answered = self._answers.find(index, value)
         found = {self.key(item): item for item in (*answered, *cached)}
-        return [item for key in sorted(found) if (item := self._still(found[key], key, index, value))]
+        return [
+            item for key in sorted(found) if (item := self._newest_if_matching(found[key], key, index, value))
+        ]
 
-    def _still(self, item: T, key: str, index: str, value: Hashable) -> T | None:
+    def _newest_if_matching(self, item: T, key: str, index: str, value: Hashable) -> T | None:
         """Return the newest state of a found object, if that has the value, too."""
         if key not in self._answers and key not in self._deleted:
             return item  # The usual case: there may be thousands of objects.
@@ -308,7 +310,7 @@ class ReadYourWrites(Generic[T]):
         self._answered_s.pop(key, None)
 
     def _drop_expired(self, now_s: float) -> None:
-        """Drop what the informer has missed, though nothing asks for it."""
+        """Drop expired answers and deletions, which no read has dropped."""
         horizon_s = now_s - _TRUSTED_S
         for key in list(takewhile(lambda key: self._answered_s[key] < horizon_s, self._answered_s)):
             self._drop(key)

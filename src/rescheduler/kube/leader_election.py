@@ -1,4 +1,4 @@
-"""Leader election with a Lease: of several processes one acts, and another takes over if it dies.
+"""Leader election with a Lease: only one of several processes acts, and another takes over if that one dies.
 
     async with elector.running():             # acquires the Lease, and again if it is lost
         await elector.acquired()
@@ -56,7 +56,7 @@ _POLL_INTERVAL_S: Final = 0.5
 
 
 class LeaderElector:
-    """Compete for one Lease. Decisions use the event loop's clock; the wall clock is only written down."""
+    """Compete for one Lease. Decisions use the event loop's clock; wall-clock times are only written."""
 
     def __init__(
         self,
@@ -332,7 +332,7 @@ def released_record(observed: LeaseRecord, now: datetime) -> LeaseRecord:
 
 
 def lease_record_of(spec: dict[str, Any]) -> LeaseRecord:
-    """Read a record; fields that are missing or invalid count as unset, because anyone may write Leases."""
+    """Read a record; missing fields and null count as unset, because other clients may write Leases."""
     return LeaseRecord(
         str(spec.get("holderIdentity") or ""),
         int(spec.get("leaseDurationSeconds") or 0),

@@ -173,7 +173,7 @@ OnUnanswered = Callable[[float], None]
 
 
 class ServerLiveness:
-    """When the server last answered. Times are of the event loop."""
+    """Record when the server last answered, and report unanswered requests. Times are of the event loop."""
 
     def __init__(self) -> None:
         self.answered_at = -math.inf

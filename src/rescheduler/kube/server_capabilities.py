@@ -108,8 +108,8 @@ async def server_release(client: Client) -> tuple[int, int]:
 
 
 def _release(version: Object) -> tuple[int, int] | None:
-    """Return major and minor. Providers add suffixes (`v1.30.5-gke.1`, `30+`), but both numbers are always
-    there."""
+    """Return the major and minor version; None if it is unknown. Providers add suffixes (`v1.30.5-gke.1`,
+    `30+`)."""
     for text in (version.get("gitVersion"), f"{version.get('major')}.{version.get('minor')}"):
         match = _RELEASE.match(text) if isinstance(text, str) else None
         if match is not None:

@@ -98,7 +98,7 @@ class Transport(Protocol):
 
 
 class Closeable(ABC):
-    """Closes itself at the end of an `async with` block."""
+    """An object that is closed at the end of an `async with` block."""
 
     @abstractmethod
     async def close(self) -> None: ...

@@ -114,7 +114,7 @@ SETTLE_S = 1.0
 
 
 class WatchHealth:
-    """When a cache last received something. The caller passes all times, from one clock."""
+    """Record when a cache last received something. The caller passes all times, from one clock."""
 
     def __init__(self) -> None:
         self._last_event_at = -math.inf

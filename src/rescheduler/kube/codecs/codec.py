@@ -1,4 +1,4 @@
-"""The contract of every encoding: decode one object, a page of a list, or the events of a watch. And JSON.
+"""The contract of every encoding (decode one object, a page of a list, or the events of a watch), and JSON.
 
 A codec has no visible state and may be shared. A watch decoder belongs to one connection: chunks end
 anywhere, so it keeps the incomplete rest. `ApiStatus` and `WatchEvent` are the same for JSON and protobuf.
@@ -50,7 +50,7 @@ INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends the initial events of a watch."""
 
 LATEST_S: Final = 250_000_000_000
-"""In the year 9892: what is added to it is still a date."""
+"""A time in the year 9892: adding a duration to it still gives a valid date."""
 
 Object = dict[str, Any]
 """A Kubernetes object as in JSON."""
@@ -370,8 +370,8 @@ def metadata_codec(resource: str, keep: Callable[[Object], Object]) -> JsonCodec
 def epoch_seconds(moment: datetime | int | None) -> int:
     """Return a time from JSON as protobuf has it: in seconds since 1970, 0 if there is none.
 
-    The API server drops fractions of a second in both encodings. Kubelets report any time that they want,
-    and protobuf has room for years that no calendar has: none is read as later than `LATEST_S`.
+    The API server drops fractions of a second in both encodings. Kubelets may report any time,
+    and protobuf can hold years that no calendar has, so later times are read as `LATEST_S`.
     """
     seconds = floor(moment.timestamp()) if isinstance(moment, datetime) else moment or 0
     return min(max(seconds, 0), LATEST_S)

@@ -195,7 +195,7 @@ def _end_of_whole_fields(data: bytearray, limit: int) -> int:
 
 
 def _end_of_field(data: bytearray, at: int) -> int | None:
-    """Return None if the field is incomplete or invalid: the codec reports that at the end."""
+    """Return where the field ends; None if it is incomplete or invalid: the codec reports that later."""
     if (tag := _varint(data, at)) is None:
         return None
     kind, after = tag[0] & 7, tag[1]
