@@ -23,7 +23,7 @@ __all__ = [
 _PLANNER = "Planner"
 _CLOSED = "node(s) were being emptied"
 _SHOWN = 3
-"""The number of nodes whose details a message has."""
+"""The number of nodes whose details a message shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def node_availability(
 
 
 def availability_message(availability: NodeAvailability) -> str:
-    """Return one line: "0/12 nodes are available: 3 Insufficient cpu (n1 asks 2000m, …), 9 node(s) …"."""
+    """Return one line: "0/12 nodes are available: 3 Insufficient cpu (n1 requests 2000m …), 9 node(s) …"."""
     parts = ", ".join(
         f"{len(each.nodes)} {each.reason}{_example_nodes(each)}" for each in availability.forbidden
     )

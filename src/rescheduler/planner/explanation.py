@@ -130,9 +130,14 @@ def explain_pod(
     policy = profile_of(snapshot, policy, pod.namespace, pod.node)
     usual, urgent, recovering = (
         Eligibility(
-            snapshot, policy, urgent=hurry, steered=steered is not False, guarded=guarded, recovering=failing
+            snapshot,
+            policy,
+            urgent=is_urgent,
+            steered=steered is not False,
+            guarded=guarded,
+            recovering=is_recovering,
         )
-        for hurry, failing in ((False, False), (True, False), (True, True))
+        for is_urgent, is_recovering in ((False, False), (True, False), (True, True))
     )
     recovery = explain_failing_pod(snapshot, policy, row)
     choice = urgent.choice(row)  # also with handovers that only maintenance accepts

@@ -28,7 +28,7 @@ _MOST_NAMED: Final = 10
 _STRATEGY: Final = "NodeMaintenance"
 
 _SLOWEST_END_S: Final = 30.0
-"""How much longer than its grace period a pod may take to end, on a busy node."""
+"""How much longer than its grace period a pod may take to terminate, on a busy node."""
 
 NOT_ENABLED: Final = (
     "NodeMaintenance is not in enabledStrategies, so the node is not emptied: "
@@ -42,7 +42,7 @@ def must_leave_node(pod: PodRecord) -> bool:
 
 
 def is_stuck_terminating(pod: PodRecord, now_s: float) -> bool:
-    """Return whether its deletion is overdue: its kubelet does not respond, or a finalizer blocks it."""
+    """Return whether the deletion is overdue: the kubelet does not respond, or a finalizer blocks it."""
     return pod.deleted_s is not None and now_s > pod.deleted_s + _SLOWEST_END_S
 
 
@@ -67,19 +67,19 @@ def maintenance_status(
         if (in_maintenance(node) or node.name in evacuated if only is None else node.name in only)
     ]
     left: dict[str, list[str]] = {name: [] for name in names}
-    held_back = set()
+    stuck = set()
     ending = dict.fromkeys(names, 0)
     for pod in snapshot.pods.records if names else ():
         if pod.node in left and must_leave_node(pod):
             left[pod.node].append(pod.key)
             ending[pod.node] += pod.is_terminating
             if is_stuck_terminating(pod, snapshot.taken_at_s):
-                held_back.add(pod.key)
+                stuck.add(pod.key)
     refusals = {
         each.subject: each
         for each in plan.refused
         if each.reason not in _TEMPORARY_REASONS
-        or (each.reason == Reason.TERMINATING and each.subject in held_back)
+        or (each.reason == Reason.TERMINATING and each.subject in stuck)
     }
     return tuple(
         _maintenance_of(

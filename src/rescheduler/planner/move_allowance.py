@@ -177,7 +177,7 @@ class MoveAllowance:
         self._planned.update(scope for scope in found if scope != _TOTAL or not of_other_profile)
 
     def withdraw(self, rows: Iterable[int]) -> None:
-        """No longer count these moves as those of the plan."""
+        """Stop counting these moves as planned."""
         self._planned.subtract(scope for row in rows for scope in self._scopes(row))
 
     def _scopes(self, row: int) -> Iterator[_Scope]:

@@ -39,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """One pod from one node to another."""
+    """A move of one pod from one node to another."""
 
     pod: int
     source: int
@@ -67,8 +67,8 @@ class PlannedMove:
         )
 
     def merged_with(self, second_move: "PlannedMove", instead: str) -> "PlannedMove":
-        """Merge this move and the next: the reason to leave is that of this one, the target that of the next.
-        `instead` says which target it replaces."""
+        """Merge this move with the next: keep the reason to leave, and take the target of the next move.
+        `instead` says which target is replaced."""
         left_for = self.left_for or self.reason
         reason = f"{left_for}; {instead}: {second_move.reason}"
         return replace(self, target=second_move.target, reason=reason, left_for=left_for)
@@ -112,11 +112,11 @@ class PodGroups:
         return f"{pod_class.namespace}/{name}" if name else ""
 
     def members(self, group: str) -> tuple[int, ...]:
-        """Return the rows of its pods that are on a node and stay there, in order."""
+        """Return the rows of the group's pods that are on a node and not terminating, in order."""
         return self._members.get(group, ())
 
     def goes_alone(self, pod: int) -> bool:
-        """Return whether it moves alone: it has no group, or is its only member."""
+        """Return whether the pod moves alone: it has no group, or is the only member of its group."""
         return len(self.members(self.of(pod))) <= 1
 
     @cached_property
@@ -257,7 +257,7 @@ def with_fewer_hops(
     placement: Placement, units: Sequence[MoveUnit], more: Sequence[MoveUnit]
 ) -> list[MoveUnit] | None:
     """Return all units in an order that works, with as few hops as possible for pods that `more` moves again;
-    None if a pod would have to hop that must not.
+    None if a pod that must not hop would have to.
 
     The given order works, too. The placement must be in the state before the first unit, and is unchanged
     afterwards.
@@ -266,17 +266,17 @@ def with_fewer_hops(
     moves_by_pod = {
         pod: moves for pod, moves in _moves_by_pod(everything).items() if len(moves) > 1 and pod in further
     }
-    if (found := _played(placement, everything, moves_by_pod, without_hops=moves_by_pod)) is not None:
+    if (found := _try_in_order(placement, everything, moves_by_pod, without_hops=moves_by_pod)) is not None:
         return found
     without_hops = {pod for pod, moves in moves_by_pod.items() if not _may_hop(moves)}
     found = (
-        _played(placement, everything, moves_by_pod, without_hops=without_hops)
+        _try_in_order(placement, everything, moves_by_pod, without_hops=without_hops)
         if without_hops
         else everything
     )
     if found is not None:
         for pod in sorted(moves_by_pod.keys() - without_hops):
-            better = _played(placement, everything, moves_by_pod, without_hops=without_hops | {pod})
+            better = _try_in_order(placement, everything, moves_by_pod, without_hops=without_hops | {pod})
             if better is not None:
                 without_hops, found = without_hops | {pod}, better
     return found
@@ -306,7 +306,7 @@ def _moves_by_pod(units: Iterable[MoveUnit]) -> MovesByPod:
     return found
 
 
-def _played(
+def _try_in_order(
     placement: Placement,
     units: Sequence[MoveUnit],
     moves_by_pod: MovesByPod,

@@ -62,8 +62,8 @@ def assumed_shutdowns(pods: Iterable[PodRecord]) -> Iterator[str]:
         more = len(found) - _NAMED_PODS
         names = ", ".join(found[:_NAMED_PODS]) + (f" and {more} more" if more > 0 else "")
         yield (
-            f"serves on for a moment after SIGTERM: {names}. It has no preStop hook; if the program ends at "
-            "once, it may lose a few requests when it ends, however it ends. To delay the end of new pods, "
+            f"programs without a preStop hook keep serving for a moment after SIGTERM: {names}. A program "
+            "that exits at once may lose a few requests whenever its pod ends. To delay the end of new pods, "
             f"annotate the workload or its namespace with {SHUTDOWN_DELAY_ANNOTATION}: 5s"
         )
 

@@ -95,7 +95,7 @@ def _proposals_of(strategy: Strategy, view: View) -> Iterator[Proposal | NodePro
         while (proposed := _next_unchanged(call, proposals, view.placement)) is not _END:
             left -= 1
             if left < 0:
-                raise RuntimeError("it proposes the same again and again, and does not end")
+                raise RuntimeError("it repeats proposals and does not end")
             _validate_proposal(proposed, snapshot)
             yield proposed
 
@@ -116,7 +116,7 @@ def _next_unchanged(call: PluginCall, proposals: Iterator[Any], placement: Place
             else:
                 placement.move(pod, int(before[pod]))
         if moved:
-            raise RuntimeError("it moves pods in view.placement; only in view.placement.trial() may it")
+            raise RuntimeError("it moves pods in view.placement outside of view.placement.trial()")
 
 
 def _validate_proposal(proposal: object, snapshot: Snapshot) -> None:
@@ -266,7 +266,7 @@ class _Selection:
         pods in place and after that.
         """
         draft, quiet = self.draft, 1
-        at_first = [*self.units], {**self.changes}
+        initial = [*self.units], {**self.changes}
         for turn in range(_TURNS):
             if quiet == 2 or draft.room <= 0 or not 0 < len(self.units) <= _MOST_SETTLED:
                 break
@@ -276,7 +276,7 @@ class _Selection:
             self.ask(strategies)
             quiet = quiet + 1 if self.taken == before else 0
         else:  # two strategies undo each other's moves: no plan satisfies both
-            self.units, self.changes = at_first
+            self.units, self.changes = initial
         draft.may_move_again = set()
 
     def _answer(self, view: PlanView, proposal: Proposal) -> None:
@@ -328,8 +328,8 @@ def _refused_by_protection(draft: PlanDraft, view: PlanView, pods: tuple[int, ..
 
 def _sequenced(draft: PlanDraft, view: PlanView, proposal: Proposal) -> list[MoveUnit] | _Refused:
     units = _units(draft, view, proposal)
-    if (no := _refused_by_groups(draft, view, units)) is not None:
-        return no
+    if (refused := _refused_by_groups(draft, view, units)) is not None:
+        return refused
     if not all(view.is_open(proposed.target) for proposed in proposal.moves):
         return _Refused(Reason.TARGET_UNFIT, "its target is not Ready, is cordoned, or is being emptied")
     if any(draft.placement.position[proposed.pod] == proposed.target for proposed in proposal.moves):

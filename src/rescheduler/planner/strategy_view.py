@@ -67,9 +67,9 @@ class PlanDraft:
         self.profile = profile
         """The number of the profile, from 0."""
         self.units_before: list[MoveUnit] = [] if before is None else [*before.units_before, *before.units]
-        """What the plans of earlier profiles move."""
+        """The moves of the plans of earlier profiles."""
         self.units: Sequence[MoveUnit] = ()
-        """What this draft moves, once it is selected."""
+        """The moves of this draft, once they are selected."""
         self.placement: Placement = Placement(snapshot) if before is None else before.placement
         self.groups = PodGroups(snapshot, policy.pod_group_label)
         self.rejections = RejectionLog()
@@ -171,7 +171,7 @@ class PlanView:
         return found if self._urgent else found & self._draft.selected_nodes
 
     def is_open(self, node: int) -> bool:
-        """Return `open[node]`, which is cheaper than all of it."""
+        """Return `open[node]`; this is cheaper than all of `open`."""
         draft = self._draft
         is_target = self._urgent or draft.selected_nodes[node]
         return bool(is_target and draft.open[node] and not draft.being_emptied[node])

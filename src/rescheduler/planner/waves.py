@@ -39,7 +39,7 @@ __all__ = ["Wave", "WaveDemand", "WaveInteractions", "WaveLimits", "WaveOrder", 
 
 @dataclass(frozen=True, slots=True)
 class WaveDemand:
-    """What a unit counts for the limits while it runs.
+    """How much a unit counts against the limits while it runs.
 
     A group can only move as one, so it counts as one for a node and for a workload, however many of its
     pods are there; for the total, each of its pods counts.
@@ -81,7 +81,7 @@ class WaveLimits:
         )
 
     def _goes_alone(self, move: PlannedMove) -> bool:
-        """Return whether only one pod of the workload may be evicted at a time: no budget allows more, or its
+        """Return whether only one pod of the workload may be evicted at a time: no budget covers it, or its
         StatefulSet creates the successors one after the other."""
         if move.handover is not Handover.EVICT:
             return False
@@ -261,14 +261,14 @@ class WaveOrder:
             return False
         dependencies = self._interactions.depends_on(unit, wave.units)
         dependents = self._interactions.dependents(unit, wave.units)
-        return all(self._fits_whether_others(do, unit, dependencies) for do in (withdraw, finish)) and all(
+        return all(self._fits_after(do, unit, dependencies) for do in (withdraw, finish)) and all(
             self._fits_with(unit, other) for other in dependents
         )
 
-    def _fits_whether_others(
+    def _fits_after(
         self, do: Callable[[Placement, MoveUnit], None], unit: MoveUnit, others: list[MoveUnit]
     ) -> bool:
-        """Return whether the unit can start after `do` for the others: they are withdrawn, or finished."""
+        """Return whether the unit can start after `do` has withdrawn or finished the others."""
         if not others:
             return True
         with self.placement.trial():

@@ -127,7 +127,7 @@ _REVISION = "controller-revision-hash"
 
 
 def creates_pods_in_order(record: WorkloadRecord | None) -> bool:
-    """Return whether it creates pods in order, each after the one before is ready: the default."""
+    """Return whether a StatefulSet creates pods in order, each after the one before is ready: the default."""
     return record is None or record.pod_management == _ORDERED
 
 
@@ -241,7 +241,8 @@ class Preemption:
         return int(placed.min()) if len(placed) else 0
 
     def _could_preempt(self, row: int) -> bool:
-        """Return whether any pod has a lower priority. Usually none has, so this is checked first."""
+        """Return whether the pod may preempt, and some pod has a lower priority. Usually none has, so this is
+        checked first."""
         pods = self._snapshot.pods
         return int(pods.priority[row]) > self._least and not pods.records[row].shape.never_preempts
 

@@ -324,7 +324,7 @@ def serving_shop(lifecycle=None):
     return objects
 
 
-ENDS_ABRUPTLY = "it may lose a few requests when it ends, however it ends"
+ENDS_ABRUPTLY = "exits at once may lose a few requests whenever its pod ends"
 
 
 @pytest.mark.parametrize(
