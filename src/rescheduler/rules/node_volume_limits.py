@@ -42,7 +42,7 @@ class AttachableVolume(NamedTuple):
     driver: str
     handle: str
     is_translated: bool = False
-    """Counts only on nodes with a CSINode object."""
+    """Whether it counts only on nodes with a CSINode object."""
 
     @property
     def name(self) -> str:
@@ -209,7 +209,7 @@ class _AttachLimit:
         return NodeRefusal(SchedulerRule.VOLUME_LIMITS, (_TOO_MANY,), detail)
 
     def _new_on(self, node: int) -> int:
-        """Return the volumes that are new on that node: no other pod uses them there.
+        """Return how many volumes are new on that node, because no other pod uses them there.
 
         One that is still attached without a pod counts twice, as in the real scheduler: once as attached,
         once as new.

@@ -84,7 +84,7 @@ class RuleSet:
         return self._static_rules.node_rules(self._snapshot.classes[number])
 
     def preferences(self, number: int) -> ClassPreferences:
-        """Return what the pods of one class prefer."""
+        """Return the preferences of the pods of one class."""
         found = self._preferences.get(number)
         if found is None:
             found = self._preferences[number] = ClassPreferences(
@@ -99,7 +99,7 @@ class RuleSet:
             self._attached.count(pod_class, node, by)
 
     def count_hypothetically(self, pod_class: int, node: int, by: int, *, is_ending: bool) -> None:
-        """Add them only for rules that consider more than one node."""
+        """Add this number of pods of the class to the node, only for rules that count pods by domain."""
         self._count_registry.count(pod_class, node, by, is_ending=is_ending)
 
     def _build_class_rules(self, number: int, pod: int) -> ClassRules:
@@ -225,7 +225,7 @@ class Placement:
         fits.
         """
         class_rules = self._rule_set.class_rules(pod)
-        with self._asked_about(pod, class_rules, source_stays):
+        with self._ignoring_source(pod, class_rules, source_stays):
             found = class_rules.fits()
         found[self._positions.nodes_with(pod)] = False
         return found
@@ -239,12 +239,12 @@ class Placement:
         return self._rule_set.class_rules(pod).static_fits
 
     def node_rules(self, pod_class: int) -> tuple[StaticCheck | None, StaticCheck | None]:
-        """Return what taints, and what node selector and affinity say of the pods of one class; None if they
-        allow every node. Cheaper than all rules."""
+        """Return the checks of taints, and of node selector and affinity, for the pods of one class; None if
+        there is nothing to check. This is cheaper than all rules."""
         return self._rule_set.node_rules(pod_class)
 
     def preferences(self, pod_class: int) -> ClassPreferences:
-        """Return what the pods of one class prefer."""
+        """Return the preferences of the pods of one class."""
         return self._rule_set.preferences(pod_class)
 
     def preference_scores(self, pod: int, wanted: Collection[Preference], among: Flags) -> list[NodeScores]:
@@ -254,11 +254,11 @@ class Placement:
             return found.scores(wanted, among, int(self.position[pod]))
 
     def fits_on(self, pod: int, node: int, *, source_stays: bool) -> bool:
-        """Return `fits(pod)[node]`, which is cheaper than all nodes."""
+        """Return `fits(pod)[node]`; this is cheaper than checking all nodes."""
         if node in self._positions.nodes_with(pod):
             return False
         class_rules = self._rule_set.class_rules(pod)
-        with self._asked_about(pod, class_rules, source_stays):
+        with self._ignoring_source(pod, class_rules, source_stays):
             return class_rules.fits_on(node)
 
     def load_with(self, pod: int, nodes: Indices) -> Floats:
@@ -287,7 +287,7 @@ class Placement:
     def refusals(self, pod: int, node: int, *, source_stays: bool) -> list[NodeRefusal]:
         """Return all refusals of the node, in the scheduler's order; empty if the pod fits."""
         class_rules = self._rule_set.class_rules(pod)
-        with self._asked_about(pod, class_rules, source_stays):
+        with self._ignoring_source(pod, class_rules, source_stays):
             found = class_rules.refusals(node)
         if node in self._positions.nodes_with(pod):
             found.append(NodeRefusal(SchedulerRule.ALREADY_HERE, ("the pod is already on that node",)))
@@ -329,7 +329,7 @@ class Placement:
             del self._reserved[reserved_before:]
             self._tried = outer
 
-    def _asked_about(
+    def _ignoring_source(
         self, pod: int, class_rules: ClassRules, source_stays: bool
     ) -> AbstractContextManager[None]:
         """Ignore the pod itself while the body runs, if it leaves its node.

@@ -78,7 +78,7 @@ def _merged(selector: Selector, term: PodAffinityTerm, labels: Mapping[str, str]
 
     If the selector already has the key, the API server has merged it in when it admitted the pod.
     """
-    spoken_of = {requirement.key for requirement in selector.requirements}
+    named_keys = {requirement.key for requirement in selector.requirements}
     added = [
         Requirement.checked(key, operator, [labels[key]])
         for keys, operator in (
@@ -86,7 +86,7 @@ def _merged(selector: Selector, term: PodAffinityTerm, labels: Mapping[str, str]
             (term.mismatch_label_keys, SelectorOperator.NOT_IN),
         )
         for key in keys
-        if key in labels and key not in spoken_of
+        if key in labels and key not in named_keys
     ]
     return selector & Selector.of(added) if added else selector
 
@@ -263,7 +263,8 @@ _ANY_ADDRESS = HostPort(0).ip
 
 
 def _required_labels(selector: LabelSelector | None) -> Iterable[_Label | None]:
-    """Return labels of which a selected pod has at least one; None if there are no such labels."""
+    """Return labels of which a selected pod has at least one: none if no pod is selected, and None as a label
+    if selected pods need none."""
     if selector is None:
         return ()
     if selector.match_labels:

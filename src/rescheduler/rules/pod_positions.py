@@ -204,7 +204,7 @@ class DomainCountRegistry:
 
 @dataclass(frozen=True, slots=True)
 class NodeConflicts:
-    """Finds the pods of a node that conflict with each other."""
+    """Finds pods that keep other pods off their node, such as those with the same host port."""
 
     pods: PodTable
     positions: PodPositions

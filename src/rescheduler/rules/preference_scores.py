@@ -105,13 +105,13 @@ class ClassPreferences:
 
     def stated(self, wanted: Collection[Preference]) -> list[Preference]:
         """Return the preferences that apply to pods of this class."""
-        has_say = {
+        applies = {
             Preference.TAINT_TOLERATION: Preference.TAINT_TOLERATION in wanted and self._soft_taints.any(),
             Preference.NODE_AFFINITY: self._node_weights is not None,
             Preference.POD_TOPOLOGY_SPREAD: self._spread,
             Preference.INTER_POD_AFFINITY: Preference.INTER_POD_AFFINITY in wanted and self._pod_terms,
         }
-        return [each for each, says in has_say.items() if each in wanted and says]
+        return [each for each, does_apply in applies.items() if each in wanted and does_apply]
 
     def improvable(self, wanted: Collection[Preference], open_to: Flags) -> Flags:
         """Return [node]: another node may have a better score for a pod of this class. False means that none
@@ -192,15 +192,15 @@ class ClassPreferences:
         yield from self._index.preferring(self._number)
 
     def _node_affinity(self, among: Flags) -> NodeScores:
-        """`nodeaffinity.Score`: the weights of the terms that match, then `DefaultNormalizeScore`."""
+        """Score as `nodeaffinity.Score`: add the weights of matching terms, then `DefaultNormalizeScore`."""
         assert self._node_weights is not None
         return NodeScores(
             Preference.NODE_AFFINITY, self._node_weights, _share_of_most(self._node_weights, among)
         )
 
     def _inter_pod_affinity(self, among: Flags) -> NodeScores:
-        """`interpodaffinity.Score`: weight by pod and term, in both directions, less for anti-affinity; the
-        lowest of the nodes becomes 0, the highest 100."""
+        """Score as `interpodaffinity.Score`: add the weight of each pod and term, in both directions, and
+        subtract for anti-affinity; the lowest sum of the nodes becomes 0, the highest 100."""
         raw = self._affinity_weights()
         there = raw[among]
         low, high = (float(there.min()), float(there.max())) if there.size else (0.0, 0.0)
@@ -214,8 +214,8 @@ class ClassPreferences:
         return raw
 
     def _topology_spread(self, among: Flags, source: int) -> NodeScores:
-        """`podtopologyspread.Score`: pods in the node's domain, weighed by the number of domains; the fuller,
-        the lower. Nodes without one of the labels get 0."""
+        """Score as `podtopologyspread.Score`: count the pods in the node's domain, weighed by the number of
+        domains; fuller domains get lower scores. Nodes without one of the labels get 0."""
         labelled = np.logical_and.reduce([check.domains.of != NO_ROW for check in self._spread])
         compared = among & labelled
         raw = np.zeros(len(among))

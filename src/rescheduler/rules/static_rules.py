@@ -120,7 +120,7 @@ class StaticRules:
         return [check for check in found if check is not None]
 
     def node_rules(self, pod_class: PodClass) -> tuple[StaticCheck | None, StaticCheck | None]:
-        """Return the checks of taints, and of node selector and affinity; None if every node passes."""
+        """Return the checks of taints, and of node selector and affinity, or None if nothing is checked."""
         return self._taint_checks(pod_class.constraints.tolerations)[1], self._node_affinity_check(pod_class)
 
     def soft_taints(self, tolerations: Tolerations) -> Floats:

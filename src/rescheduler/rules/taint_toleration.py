@@ -43,7 +43,7 @@ def tolerates_cordon(tolerations: Tolerations) -> bool:
 
 
 def node_unschedulable(tolerations: Tolerations, node_labels: NodeLabels) -> StaticCheck | None:
-    """Refuse cordoned nodes, unless the pod tolerates the taint that goes with it."""
+    """Refuse cordoned nodes, unless the pod tolerates the taint of a cordon."""
     if tolerates_cordon(tolerations):
         return None
     refusal = NodeRefusal(

@@ -97,10 +97,10 @@ class SpreadCheck:
         if count <= self.most():
             return None
         place = f"{self.key}={self.domains.names[domain]}"
-        crowd = (
+        counts = (
             f"{count + self.self_match} pods in {place} with this one, at least {min_count} in every domain"
         )
-        detail = f"{crowd}, maxSkew is {self.max_skew}"
+        detail = f"{counts}, maxSkew is {self.max_skew}"
         return NodeRefusal(SchedulerRule.TOPOLOGY_SPREAD, (_TOO_UNEVEN,), detail)
 
 
@@ -125,7 +125,7 @@ def spread_checks(
 ) -> list[SpreadCheck]:
     """Return the constraints that pods of that class must keep; raise `SelectorError`.
 
-    With the action `ScheduleAnyway`, those that they prefer to keep.
+    With the action `ScheduleAnyway`, return those that they prefer to keep.
     """
     pod_class = index.classes[number]
     chosen = [each for each in pod_class.constraints.spread if each.when_unsatisfiable == action]
@@ -135,12 +135,12 @@ def spread_checks(
         selector = _selector(constraint, pod_class)
         counted = static_rules.counted_domains(constraint, keys, pod_class)
         # An empty selector matches the pod itself, but no other pod is ever counted by it.
-        meant = () if selector.selects_everything else index.selected(pod_class.namespace, selector)
+        counted_classes = () if selector.selects_everything else index.selected(pod_class.namespace, selector)
         found.append(
             SpreadCheck(
                 key=constraint.topology_key,
                 domains=static_rules.node_labels.domains(constraint.topology_key),
-                domain_counts=count_registry.of(meant, counted.of, ending=False),
+                domain_counts=count_registry.of(counted_classes, counted.of, ending=False),
                 eligible=counted.number,
                 min_domains=constraint.min_domains or 1,
                 self_match=int(selector.matches(pod_class.labels)),
@@ -200,7 +200,7 @@ def inter_pod_affinity(
         domains = node_labels.domains(term.topology_key)
         return _TermCounts(term, domains, count_registry.of(classes, domains.of))
 
-    # One pod that matches all terms at once is looked for, not one for each.
+    # Count pods that match all terms at once, not those that match one of them.
     matching_classes = set.intersection(*(set(index.matching(term)) for term in near)) if near else set()
     return _PodAffinity(
         near=tuple(place(term, matching_classes) for term in near),

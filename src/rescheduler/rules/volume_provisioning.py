@@ -147,7 +147,7 @@ def _selector(claim: ClaimRecord) -> Selector:
         return EVERYTHING
     try:
         return claim.selector.selector()
-    except SelectorError:  # nothing that was admitted; what can't be read selects nothing
+    except SelectorError:  # the API server admits no such claim; it selects nothing
         return NOTHING
 
 

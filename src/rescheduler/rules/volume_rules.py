@@ -56,7 +56,7 @@ class PodClaim:
     is_ephemeral: bool
     """Whether it is created for this pod and deleted with it."""
     record: ClaimRecord | None
-    """None if the cluster did not show it."""
+    """None if it is not known."""
 
     def is_controlled_by(self, uid: str) -> bool:
         owners = self.record.owners if self.record is not None else ()
@@ -77,8 +77,8 @@ def claims_of(pod_class: PodClass, storage: Storage, *, is_placed: bool) -> list
 
 
 def waits_for_first_consumer(claim: ClaimRecord, storage: Storage) -> bool:
-    """Return whether its volume is chosen with the pod's node. One that already names a volume waits for
-    that."""
+    """Return whether the volume of the claim is chosen together with the pod's node. A claim that already
+    names a volume waits for that volume."""
     made_by = storage.classes.get(claim.storage_class)
     return made_by is not None and made_by.waits_for_pod and not claim.volume
 
@@ -126,7 +126,7 @@ def volume_binding(
 class _BoundClaim:
     claim: ClaimRecord
     volume: VolumeRecord | None
-    """None if the cluster did not show it."""
+    """None if it is not known."""
     reached: Flags
     """[node]: the volume can be reached from it."""
 
@@ -164,7 +164,7 @@ def _combined(bound: Sequence[_BoundClaim], lacking: Sequence[UnprovisionableCla
 
 
 def _fault(claim: PodClaim, pod: str, uid: str) -> NodeRefusal | None:
-    """Return what is wrong with a claim whatever the node."""
+    """Return the refusal if the claim can't be used on any node."""
     record, detail = claim.record, ""
     if record is None:
         words = f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{claim.name}"'
