@@ -42,7 +42,7 @@ def must_leave_node(pod: PodRecord) -> bool:
 
 
 def is_stuck_terminating(pod: PodRecord, now_s: float) -> bool:
-    """Return whether the deletion is overdue: the kubelet does not respond, or a finalizer blocks it."""
+    """Return whether a pod's deletion is overdue: its kubelet does not respond, or a finalizer blocks it."""
     return pod.deleted_s is not None and now_s > pod.deleted_s + _SLOWEST_END_S
 
 
