@@ -62,7 +62,7 @@ class NoResponse(Exception):  # noqa: N818 - says what happened
         super().__init__(reason)
         self.reason = reason
         self.remedy = remedy
-        """What to do, if more is known than that there is no answer."""
+        """The advice, if the cause is known; otherwise empty."""
         self.sent = sent
         """False only if the request was certainly not sent, so that it changed nothing."""
 

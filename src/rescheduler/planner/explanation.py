@@ -49,27 +49,27 @@ class PodExplanation:
     node: str
     """Empty if it has none."""
     handover: Handover | None
-    """How it would be moved; None if it can't be moved."""
+    """The handover of a move; None if the pod can't be moved."""
     why: str
-    """Why with this handover, or why with none."""
+    """The reason for this handover, or for none."""
     assumed: str
-    """What the choice of the handover assumes."""
+    """The assumptions of the choice of the handover."""
     kept_by: tuple[Rejection, ...]
     """The protections from moves for balance, spread or cost."""
     kept_in_maintenance_by: tuple[Rejection, ...]
     """The protections that apply even if its node has to be emptied."""
     group: str
-    """The group that it moves with, empty without one."""
+    """The group that the pod moves with; empty without one."""
     members: tuple[str, ...]
     """All pods of the group."""
     places: NodeAvailability | None
-    """The nodes that the pod could move to alone, and what forbids every other; None if it is on no node."""
+    """Where the pod could move alone, and what forbids each other node; None if the pod is on no node."""
     recovery: RecoveryExplanation | None = None
-    """Whether it keeps failing, and what is done about it; None if it does not fail."""
+    """Whether the pod keeps failing, and what is done about it; None if it does not fail."""
     kept_from_recovery_by: tuple[Rejection, ...] = ()
     """The protections that keep FailedPods from moving it."""
     assumptions: tuple[str, ...] = ()
-    """What the explanation assumes about the cluster."""
+    """The assumptions about the cluster."""
     in_window: bool = True
     """Whether moves may start at all at this time."""
 
@@ -86,7 +86,7 @@ class ExplainedPod:
     handover: Handover | None
     kept_by: tuple[Rejection, ...]
     targets: int
-    """How many nodes could take it; 0 also for pods that are kept."""
+    """How many nodes could take the pod; 0 also for pods that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +105,15 @@ class NodeExplanation:
     takes_none: str
     """Why no moved pod comes here: "is cordoned"; empty if the node takes some."""
     assumptions: tuple[str, ...] = ()
-    """What the explanation assumes about the cluster."""
+    """The assumptions about the cluster."""
     in_window: bool = True
     """Whether moves may start at all at this time."""
     suspicion: SuspectNodeExplanation | None = None
     """Why the node is suspect; None if it is not."""
     evacuation: NodeEvacuation | None = None
-    """Why it is evacuated, and until when; None if it is not."""
+    """Why the node is evacuated, and until when; None if it is not."""
     removal: NodeRemoval = NO_REMOVAL
-    """Which component removes it once it is empty, or why none does."""
+    """Which component removes the node once it is empty, or why none does."""
 
 
 _EXAMPLES = 10

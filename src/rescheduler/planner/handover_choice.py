@@ -93,7 +93,7 @@ class HandoverChoice:
     handover: Handover
     why: str
     assumed: str = ""
-    """What the choice assumes, as a message."""
+    """The assumption of the choice, as a message."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class PlannedMove:
     group: str = ""
     hop: bool = False
     rooms: tuple[Room, ...] = ()
-    """What it makes room for, together with the other moves of its proposal."""
+    """The rooms that this move makes, together with the other moves of its proposal."""
     left_for: str = ""
     """The reason to leave, if `reason` also has the reason for another target."""
 

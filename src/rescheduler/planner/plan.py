@@ -67,7 +67,7 @@ class Move:
     reason: str
     """The reason in words and numbers: "source 85.0%, target 45.0%"."""
     gain: float
-    """How much better the cluster is for it, relative to what the strategy improves (0.05 = 5 %)."""
+    """How much the move improves the cluster, relative to what the strategy improves (0.05 = 5 %)."""
     wave: int = 0
     """Moves of one wave may run at the same time; a wave starts when the previous ones have finished."""
     group: str = ""
@@ -75,7 +75,7 @@ class Move:
     hop: bool = False
     """Whether the target is only a stop: a later move of the same uid moves the successor on to its place."""
     rooms: tuple[PlannedRoom, ...] = ()
-    """What it makes room for, together with other moves that name the same pod."""
+    """The rooms that this move makes, together with other moves that name the same pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class Plan:
     refused_counts: Mapping[str, int] = field(default_factory=dict)
     """How many subjects were refused for each reason."""
     assumptions: tuple[str, ...] = ()
-    """What the plan assumes because the input does not say, for people."""
+    """The assumptions about facts that the input does not contain, for people."""
 
 
 _DIGITS = 3

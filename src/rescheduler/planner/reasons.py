@@ -370,7 +370,7 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
     Reason.GONE: ("The pod no longer exists, or another pod has its name.", "Make a new plan."),
     Reason.ELSEWHERE: ("The pod is on a different node than when the plan was made.", "Make a new plan."),
 }
-"""What each reason means, and what the operator can do about it."""
+"""The meaning of each reason, and the action that the operator can take."""
 
 
 def meaning_and_remedy(reason: str) -> tuple[str, str]:

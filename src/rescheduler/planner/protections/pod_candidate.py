@@ -167,7 +167,7 @@ class PodCandidate:
     owner: OwnerReference | None
     pod_class: PodClass
     choice: HandoverChoice | ImpossibleHandover
-    """How it would be moved, or why it can't be."""
+    """The handover of the pod, or why the pod can't be moved."""
     snapshot: Snapshot
     policy: Policy
     urgent: bool
