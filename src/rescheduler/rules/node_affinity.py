@@ -48,6 +48,10 @@ class TopologyDomains:
         flags[chosen] = True
         return flags[self.of]
 
+    def with_values(self, values: Iterable[str]) -> Flags:
+        """Return [node]: its label has one of these values."""
+        return self.spread([self.number[value] for value in values if value in self.number])
+
 
 class NodeLabels:
     """The labels of all nodes; they never change while a plan is made, so results are cached."""
@@ -97,10 +101,9 @@ class NodeLabels:
 
     def _meeting(self, requirement: Requirement) -> Flags:
         domains = self.domains(requirement.key)
-        if (
-            requirement.operator is SelectorOperator.IN
-        ):  # the usual one, and hostnames have thousands of values
-            return domains.spread([domains.number[v] for v in requirement.values if v in domains.number])
+        if requirement.operator is SelectorOperator.IN:
+            # This is the usual operator, and hostnames have thousands of values.
+            return domains.with_values(requirement.values)
         meets = [requirement.matches({requirement.key: value}) for value in domains.names]
         return np.array([*meets, requirement.matches({})], np.bool_)[domains.of]
 
@@ -167,8 +170,7 @@ def _wanted_nodes(labels: Labels, required: NodeSelector | None, node_labels: No
     """Return [node]: node selector and affinity of the pod allow it."""
     found = np.ones(len(node_labels), np.bool_)
     for key, value in labels:
-        domains = node_labels.domains(key)
-        found &= domains.spread([domains.number[value]] if value in domains.number else [])
+        found &= node_labels.domains(key).with_values([value])
     if required is not None:
         found &= _any_term(required.node_selector_terms, node_labels, by_name=True)
     return found

@@ -216,8 +216,7 @@ def _can_be_made(made_by: StorageClassRecord, node_labels: NodeLabels) -> Flags:
     for term in made_by.allowed_topologies:
         within = np.full(len(node_labels), bool(term))
         for wanted in term:
-            domains = node_labels.domains(wanted.key)
-            within &= domains.spread([domains.number[v] for v in wanted.values if v in domains.number])
+            within &= node_labels.domains(wanted.key).with_values(wanted.values)
         found |= within
     return found
 

@@ -240,10 +240,9 @@ def _zones(claim: PodClaim, volume: VolumeRecord) -> Iterator[_Zones]:
 def _within(zones: _Zones, node_labels: NodeLabels) -> Flags:
     """Return [node]: its zone label matches that of the volume, in the old or the new name of the label."""
     domains = node_labels.domains(zones.label)
-    found = domains.spread([domains.number[name] for name in zones.names if name in domains.number])
+    found = domains.with_values(zones.names)
     if (successor := _NEWER_LABELS.get(zones.label)) is not None:
-        newer = node_labels.domains(successor)
-        by_newer = newer.spread([newer.number[name] for name in zones.names if name in newer.number])
+        by_newer = node_labels.domains(successor).with_values(zones.names)
         found |= by_newer & (domains.of == NO_ROW)
     return found
 
