@@ -82,7 +82,7 @@ class LeaderElector:
         self._is_held = False
         self._tried = asyncio.Event()
         self.failure: errors.KubeError | None = None
-        """Why the last attempt failed; None if the server answered."""
+        """Why the last attempt failed; None if the server answered. A timeout does not change this."""
 
     @property
     def is_held(self) -> bool:
