@@ -41,8 +41,8 @@ class TopologyDomains:
     number: dict[str, int]
     """The index of each domain, by the value of the label."""
 
-    def spread(self, chosen: Sequence[int]) -> Flags:
-        """Return [node]: its domain is one of those chosen; False for nodes without the label."""
+    def nodes_in(self, chosen: Sequence[int]) -> Flags:
+        """Return [node]: it is in one of the chosen domains; False for nodes without the label."""
         # The extra last entry, which is False, has index -1 (NO_ROW): nodes without a domain.
         flags = np.zeros(len(self.names) + 1, np.bool_)
         flags[chosen] = True
@@ -50,7 +50,7 @@ class TopologyDomains:
 
     def with_values(self, values: Iterable[str]) -> Flags:
         """Return [node]: its label has one of these values."""
-        return self.spread([self.number[value] for value in values if value in self.number])
+        return self.nodes_in([self.number[value] for value in values if value in self.number])
 
 
 class NodeLabels:

@@ -65,7 +65,7 @@ class SpreadCheck:
         if most < 0:
             return np.zeros(self.domains.of.size, np.bool_)
         too_full = [domain for domain, count in self.domain_counts.counts.items() if count > most]
-        found: Flags = (self.domains.of != NO_ROW) & ~self.domains.spread(too_full)
+        found: Flags = (self.domains.of != NO_ROW) & ~self.domains.nodes_in(too_full)
         return found
 
     def fits_after_leaving(self, source: int) -> Flags | None:
@@ -83,7 +83,7 @@ class SpreadCheck:
         most = min_count - 1 + self.max_skew
         if max(counts.values()) <= most:
             too_full = [other for other, count in counts.items() if count + 1 > most and other != domain]
-            return ~self.domains.spread(too_full)
+            return ~self.domains.nodes_in(too_full)
         found: Flags = self.domains.of == domain
         return found
 
@@ -172,7 +172,7 @@ class _TermCounts:
 
     def has_some(self) -> Flags:
         """Return [node]: its domain has at least one counted pod."""
-        return self.domains.spread([*self.domain_counts.counts])
+        return self.domains.nodes_in([*self.domain_counts.counts])
 
     def shown(self, node: int) -> str:
         domain = self.domains.of[node]
