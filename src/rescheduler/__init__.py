@@ -1,1 +1,1 @@
-"""rescheduler: decides which pods should run elsewhere, and moves them make before break."""
+"""rescheduler decides which pods should run elsewhere, and moves them make-before-break."""

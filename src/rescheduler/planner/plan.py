@@ -108,7 +108,7 @@ class RejectionLog:
         return iter(self._found.values())
 
     def without(self, moved: Iterable[str]) -> list[Rejection]:
-        """Return all rejections by subject, except for pods that another strategy moves.
+        """Return all rejections, sorted by subject, except for pods that another strategy moves.
 
         `Failing` (the pod is left to FailedPods) is dropped if FailedPods itself has given a reason.
         """

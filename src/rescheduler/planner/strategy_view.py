@@ -61,7 +61,7 @@ class PlanDraft:
         profile: int = 0,
         before: "PlanDraft | None" = None,
     ) -> None:
-        """Create the draft; `before` is that of the previous profile, whose moves are taken."""
+        """Create the draft; `before` is the draft of the previous profile, whose moves come first."""
         self.snapshot = snapshot
         self.policy = policy
         self.profile = profile

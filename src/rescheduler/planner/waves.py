@@ -199,7 +199,7 @@ def _dependency_of(pod_class: PodClass) -> _Dependency:
 
 
 _MAX_REFUSED_UNITS = 16
-"""After so many units that don't fit, a wave is closed if it has any: asking the rules takes time."""
+"""After so many units that don't fit, a wave that has units is closed: asking the rules takes time."""
 
 
 def order_into_waves(placement: Placement, units: Sequence[MoveUnit], limits: WaveLimits) -> "WaveOrder":
