@@ -173,7 +173,7 @@ class EventRecorder:
             return
         if known is None:
             suffix = _name_suffix(subject, reason, message, "" if once else str(self._now().timestamp()))
-            series = EventSeries(1, f"{subject.name[:230]}.{suffix}", time, now_s)
+            series = EventSeries(1, f"{subject.name[:230].rstrip('.-')}.{suffix}", time, now_s)
         else:
             series = replace(known, count=known.count + 1, last_s=now_s)
         self._limits.note(what, series)

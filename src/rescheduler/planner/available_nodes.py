@@ -22,6 +22,7 @@ __all__ = [
 
 _PLANNER = "Planner"
 _CLOSED = "node(s) were being emptied"
+_UNEVEN = "node(s) would worsen a topology spread constraint"
 _SHOWN = 3
 """The number of nodes whose details a message shows."""
 
@@ -58,13 +59,16 @@ class NodeAvailability:
 
 
 def node_availability(
-    placement: Placement, pod: int, *, source_stays: bool, open_to: Flags
+    placement: Placement, pod: int, *, source_stays: bool, open_to: Flags, keeps_spread: bool = False
 ) -> NodeAvailability:
-    """Return the nodes that can take the pod; `open_to` are the nodes that the planner sends pods to."""
+    """Return the nodes that can take the pod; `open_to` are the nodes that the planner sends pods to. With
+    `keeps_spread`, nodes that would worsen a spread constraint can't."""
     records = placement.snapshot.nodes.records
     found: dict[tuple[str, str], list[tuple[str, str]]] = {}
     here = int(placement.position[pod])
     fits = placement.fits(pod, source_stays=source_stays) & open_to
+    if keeps_spread:
+        fits &= placement.keeps_spread(pod)
     for node in np.flatnonzero(~fits).tolist():
         name = records[node].name
         if node == here:
@@ -77,8 +81,10 @@ def node_availability(
             for reason in refusal.reasons:
                 found.setdefault((refusal.rule, reason), []).append((name, refusal.detail))
         if not refusals:
-            # Cordoned by the plan itself, or in maintenance: no rule of the scheduler forbids it.
-            found.setdefault((_PLANNER, _CLOSED), []).append((name, ""))
+            # No rule of the scheduler forbids it: the scheduler ignores the spread of pods that stay, and knows
+            # neither maintenance nor what the plan itself cordons.
+            ours = _UNEVEN if open_to[node] else _CLOSED
+            found.setdefault((_PLANNER, ours), []).append((name, ""))
     forbidden = [UnavailableNodes(*at, tuple(nodes)) for at, nodes in found.items()]
     forbidden.sort(key=lambda each: (-len(each.nodes), each.rule, each.reason))
     return NodeAvailability(

@@ -10,6 +10,7 @@ from rescheduler.api.well_known_names import SHUTDOWN_DELAY_ANNOTATION
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.snapshot import (
     NO_ROW,
+    Flags,
     Snapshot,
     closed_because,
     is_selected_namespace,
@@ -148,10 +149,22 @@ def build_plan(  # noqa: PLR0913 - one per circumstance
         moves=moves,
         changes=tuple(changes[node] for node in sorted(changes)),
         nodes=node_load_changes(snapshot, order.placement.load),
-        refused=tuple(refused[:MAX_LISTED_REJECTIONS]),
+        refused=_listed(snapshot, refused, drafts[-1].being_emptied),
         refused_counts=RejectionLog.counts(refused),
         assumptions=(*snapshot.assumptions, *_plan_assumptions(first, order.waves, steered)),
     )
+
+
+def _listed(snapshot: Snapshot, refused: Sequence[Rejection], being_emptied: Flags) -> tuple[Rejection, ...]:
+    """Return as many rejections as a plan lists, in order. Those of pods on nodes that are emptied are the last
+    to be left out, because the status of these nodes names them."""
+
+    def may_be_left_out(at: int) -> bool:
+        row = snapshot.pods.row.get(refused[at].subject)
+        return row is None or (node := int(snapshot.pods.node[row])) == NO_ROW or not being_emptied[node]
+
+    chosen = sorted(range(len(refused)), key=may_be_left_out)[:MAX_LISTED_REJECTIONS]
+    return tuple(refused[at] for at in sorted(chosen))
 
 
 def _is_of_other_profile(snapshot: Snapshot, policy: Policy, rejection: Rejection) -> bool:

@@ -367,7 +367,9 @@ class PlanView:
                 return "no other node can take it"
             stays = self.handover(pod).source_stays
             known[number] = availability_message(
-                node_availability(self.placement, pod, source_stays=stays, open_to=self.open)
+                node_availability(
+                    self.placement, pod, source_stays=stays, open_to=self.open, keeps_spread=not self._urgent
+                )
             )
         return known[number]
 

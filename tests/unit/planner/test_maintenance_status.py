@@ -5,6 +5,7 @@ from dataclasses import replace
 from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION, MAINTENANCE_LABEL
 from rescheduler.config.policy import Policy
 from rescheduler.planner.maintenance_status import NOT_ENABLED, maintenance_status
+from rescheduler.planner.plan import MAX_LISTED_REJECTIONS
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.strategies.node_maintenance import NodeMaintenance
 from tests.building import cluster
@@ -16,6 +17,15 @@ def state(built, **more):
     snapshot = built.snapshot()
     made = build_plan(snapshot, POLICY, [NodeMaintenance()])
     return maintenance_status(snapshot, made, POLICY, **more)
+
+
+class RefusesAll:
+    name = "RefusesAll"
+
+    def propose(self, view):
+        for pod in range(len(view.snapshot.pods)):
+            view.report_staying(pod, "NotNeeded", "it is fine where it is")
+        yield from ()
 
 
 def shop():
@@ -78,3 +88,12 @@ def test_pods_that_are_already_going_are_distinguished():
 
 def test_of_named_nodes_it_does_not_matter_whether_they_are_labelled():
     assert [each.node for each in state(shop(), only={"new"})] == ["new"]
+
+
+def test_a_pod_that_cannot_be_moved_is_named_even_if_a_plan_refuses_more_than_it_lists():
+    built = shop().node("other").deployment("kube-system/zone-dns", replicas=1, on=["old"])
+    snapshot = built.deployment("kube-system/agent", replicas=1_001, on=["other"]).snapshot()
+    made = build_plan(snapshot, POLICY, [NodeMaintenance(), RefusesAll()])
+    assert len(made.refused) == MAX_LISTED_REJECTIONS
+    (old,) = maintenance_status(snapshot, made, POLICY)
+    assert "zone-dns" in old.blocked[0]

@@ -12,6 +12,7 @@ from rescheduler.config.policy import Policy
 from rescheduler.config.policy_blocks import PodLifeTimePolicy
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.strategies.strategy_registry import strategies_of
+from tests.battery.pod_constraints import ZONE, spread
 from tests.building import NOW, cluster
 
 ALONE = Policy(enabled_strategies=("PodLifeTime",))
@@ -44,6 +45,17 @@ def test_a_pod_that_is_too_old_moves_make_before_break():
     (move,) = planned(made.deployment("shop/cart", on=["a"], **YOUNG)).moves
     assert (move.pod, move.source, move.target) == ("shop/web-1-0", "a", "b")
     assert (move.handover, move.reason) == ("Adopt", "it is 216h old; maxPodLifeTime is 168h")
+
+
+def test_a_target_that_would_worsen_the_spread_is_named_as_such():
+    """The scheduler ignores the spread of the pods that stay, so none of its own reasons forbids the node."""
+    made = cluster().node("a", labels={ZONE: "a"}).node("b", labels={ZONE: "b"})
+    made.deployment("shop/web", replicas=2, on=["a", "b"], pod_spec=spread("web"), **OLD)
+    found = {each.subject: each.detail for each in planned(made).refused}
+    assert found["shop/web-1-0"] == (
+        "0/2 nodes are available: 1 node(s) were already running the pod, "
+        "1 node(s) would worsen a topology spread constraint"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Events are written once with a count, and not too many about one object."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -52,6 +53,13 @@ async def test_other_words_are_another_event(writer, reported):
     writer.record(POD, "Moved", "to node-2")
     writer.record(POD, "Moved", "to node-3")
     assert sorted(item["message"] for item in await reported()) == ["to node-2", "to node-3"]
+
+
+async def test_the_longest_names_have_events(writer, reported):
+    """An Event's name begins with that of its object, and must be valid wherever that is cut off."""
+    longest = replace(POD, name=f"{'a' * 229}-{'b' * 23}")
+    writer.record(longest, "Moved", "to node-2")
+    assert len(await reported(longest)) == 1
 
 
 async def test_after_a_while_the_same_is_a_new_story(writer, reported):
