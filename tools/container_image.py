@@ -19,7 +19,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tools.debian_packages import ARCHITECTURES, DebianPackage, PackageError, download, locked_packages
+from tools.debian_packages import (
+    ARCHITECTURES,
+    MACHINES,
+    DebianPackage,
+    PackageError,
+    download,
+    locked_packages,
+)
 from tools.oci_archive import ImageSettings, layer_of_tree, write_oci_archive
 
 __all__ = ["ImageBuildError", "build_archive", "build_root", "main", "project_version", "settings_for"]
@@ -28,7 +35,6 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 PYTHON = "3.11"
 SITE = Path("usr/lib/python3/dist-packages")  # where Debian's Python looks by itself
 _WHEEL_PLATFORMS = {"amd64": "x86_64", "arm64": "aarch64"}
-_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 # What no command of ours imports: build tools, tests, other user interfaces, databases.
 _UNUSED_IN_PYTHON = (
     "config-*", "ctypes/test", "dbm", "distutils", "curses", "ensurepip", "idlelib", "lib2to3", "pydoc_data",
@@ -84,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--to", type=Path, default=REPOSITORY / "dist" / "rescheduler-image.tar")
     parser.add_argument("--reference", default="", help="name and tag (rescheduler:VERSION)")
     parser.add_argument("--root", type=Path, help="only write the root file system, into this new folder")
-    parser.add_argument("--arch", choices=ARCHITECTURES, default=_MACHINES.get(platform.machine()))
+    parser.add_argument("--arch", choices=ARCHITECTURES, default=MACHINES.get(platform.machine()))
     parser.add_argument("--otel", action="store_true", help="with OpenTelemetry (docs/tracing.md)")
     chosen = parser.parse_args(arguments)
     lock = "otel" if chosen.otel else "runtime"
@@ -110,9 +116,7 @@ def build_archive(to: Path, reference: str, architecture: str, lock: str = "runt
         root = Path(folder) / "root"
         packages = build_root(root, architecture, lock)
         layer = layer_of_tree(root, mtime=0)
-        digest = write_oci_archive(
-            to, full, [layer], settings_for(architecture), created="1970-01-01T00:00:00Z"
-        )
+        digest = write_oci_archive(to, full, [layer], settings_for(architecture), created=_CREATED)
     size = to.stat().st_size / (1 << 20)
     unpacked = len(layer) / (1 << 20)
     print(f"{to}: {full}, {size:.1f} MiB ({unpacked:.0f} MiB unpacked), {len(packages)} Debian packages")
@@ -121,7 +125,7 @@ def build_archive(to: Path, reference: str, architecture: str, lock: str = "runt
 
 
 def settings_for(architecture: str) -> ImageSettings:
-    """Return what a container of the image runs, and as whom."""
+    """Return the command, environment and user of a container of the image."""
     name = "org.opencontainers.image"
     return ImageSettings(
         entrypoint=["rescheduler"],
@@ -150,7 +154,7 @@ def build_root(root: Path, architecture: str, lock: str = "runtime") -> list[Deb
     for name in ("rescheduler", "kubectl-rescheduler"):
         (root / "usr" / "bin" / name).write_text(_LAUNCHER)
         (root / "usr" / "bin" / name).chmod(0o755)
-    is_ours = architecture == _MACHINES.get(platform.machine())
+    is_ours = architecture == MACHINES.get(platform.machine())
     if is_ours:
         _strip(root)
     _compile(root, is_ours=is_ours)
@@ -209,7 +213,7 @@ def _prune(root: Path) -> None:
 def _strip(root: Path) -> None:
     """Remove the symbols that only debuggers read; many wheels ship them."""
     for path in sorted((root / SITE).rglob("*.so")):
-        # auditwheel has moved the parts of these libraries about, and strip would damage them.
+        # auditwheel has rearranged these libraries, and strip would damage them.
         if "numpy.libs" not in path.parts:
             _run(["strip", "--strip-unneeded", str(path)], root)
 

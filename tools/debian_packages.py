@@ -18,11 +18,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ARCHITECTURES", "LOCK", "DebianPackage", "PackageError", "download", "locked_packages", "main"]
+__all__ = [
+    "ARCHITECTURES",
+    "LOCK",
+    "MACHINES",
+    "DebianPackage",
+    "PackageError",
+    "download",
+    "locked_packages",
+    "main",
+]
 
 LOCK = Path(__file__).resolve().parents[1] / "requirements" / "debian.txt"
 ARCHITECTURES = ("amd64", "arm64")
-_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""Debian's architecture by the name that the kernel gives the machine."""
 # Python and the libraries that its modules and the wheels are linked with.
 _NAMES = (
     "python3.11-minimal",
@@ -97,7 +107,7 @@ def _apt_options(architecture: str) -> list[str]:
     """Return the options that make apt work for another architecture, with lists of its own."""
     # As root apt would drop to a user that may not write to our folder, and warn about it.
     options = ["-o", "APT::Sandbox::User=root"]
-    if architecture == _MACHINES.get(platform.machine()):
+    if architecture == MACHINES.get(platform.machine()):
         return options
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     state = Path(base) / "rescheduler" / f"apt-{architecture}"

@@ -49,8 +49,8 @@ def _referenced(schema: Any) -> Iterator[str]:
 def _roots(definitions: dict[str, Schema]) -> Iterator[str]:
     wanted = {(kind.group, kind.version, kind.name) for kind in BUILT_IN} | set(EXTRA_KINDS)
     for name, schema in definitions.items():
-        for spoken in schema.get("x-kubernetes-group-version-kind", ()):
-            if (spoken["group"], spoken["version"], spoken["kind"]) in wanted:
+        for gvk in schema.get("x-kubernetes-group-version-kind", ()):
+            if (gvk["group"], gvk["version"], gvk["kind"]) in wanted:
                 yield name
 
 

@@ -1,4 +1,4 @@
-"""Draw the picture in the README: the demo when its first pods have moved. `make generate` runs it."""
+"""Draw docs/images/demo.svg: the demo when its first pods have moved. `make generate` runs it."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from rescheduler.cli.demo.demo_screen import LiveDemoScreen
 from rescheduler.kube.client import Client
 from rescheduler.kube.transport import InProcessTransport
 
-_AND_THEN_S = 0.1
+_EXTRA_S = 0.1
 """The other moves of the first wave finish at about the same time."""
 
 # No web font, so that the picture is self-contained.
@@ -72,7 +72,7 @@ async def _play(console: Console) -> None:
         screen.begin(monitor)
         screen.chapter(CHAPTERS[0])
         await has_moved.wait()
-        await asyncio.sleep(_AND_THEN_S)
+        await asyncio.sleep(_EXTRA_S)
         console.print(screen.frame())
 
 

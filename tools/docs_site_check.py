@@ -21,7 +21,7 @@ _LOADED_BY_CSS: Final = re.compile(r"(?:url\(\s*|@import\s+)[\"']?(?:https?:)?//
 
 
 class _Page(HTMLParser):
-    """What one page has and points to."""
+    """The anchors of one page, and the addresses that it links to and loads."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -27,7 +27,7 @@ class GeneratedSection(NamedTuple):
         return f"{before}{BEGIN}\n\n{self.content()}\n{END}{after}"
 
     def main(self, arguments: list[str] | None = None) -> int:
-        """`--check FILE` or `--write FILE`; the exit code."""
+        """Check or write the section (`--check FILE`, `--write FILE`), and return the exit code."""
         parser = argparse.ArgumentParser(description="Check or write the generated section of a document.")
         action = parser.add_mutually_exclusive_group(required=True)
         action.add_argument("--check", type=Path, metavar="FILE", help="exit with 1 if FILE is out of date")

@@ -365,7 +365,7 @@ def _value_reference(path: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="The Helm chart.")
+    parser = argparse.ArgumentParser(description="Check or write the Helm chart.")
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--check", type=Path, metavar="FOLDER", help="exit with 1 if it is out of date")
     action.add_argument("--write", type=Path, metavar="FOLDER", help="bring it up to date")
@@ -375,7 +375,7 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.check:
         stale = [name for name, text in wanted.items() if _content(folder / name) != text]
         for name in stale:
-            sys.stderr.write(f"{folder / name} is not what the code says: run `make generate`\n")
+            sys.stderr.write(f"{folder / name} is out of date: run `make generate`\n")
         return 1 if stale else 0
     for name, text in wanted.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -130,7 +130,7 @@ def _draw_arrow(
 
 
 def main() -> int:
-    """`--check FILE` or `--write FILE`: the section of the document, and the pictures beside it."""
+    """Check or write the section of a document and its pictures (`--check FILE`, `--write FILE`)."""
     folder = Path(sys.argv[-1]).parent / "images"
     stale = False
     for name, picture in pictures().items():

@@ -3,8 +3,8 @@
     python -m tools.mutation_check [--mutants 100] [--seed 1] [--packages NAME ...] [--only NAME ...]
 
 Takes a random sample of the mutants of each package. Each runs in a fork of a process that has collected all
-tests, with those that reach the changed lines, fastest first, until one fails. Which tests reach a line is
-measured once per test and kept in dist/mutation-tests.json; remove that file after large changes.
+tests, with those that reach the changed lines, fastest first, until one fails. The lines that a test
+reaches are measured once and kept in dist/mutation-tests.json; remove that file after large changes.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def wilson(hits: int, total: int, z: float = 1.96) -> tuple[float, float]:
 
 
 class _MutationRun:
-    """Takes the place of pytest's loop over the tests it has collected."""
+    """A pytest plugin that replaces the loop over the collected tests."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.below_target = False
@@ -211,7 +211,7 @@ def _kill(group: int) -> None:
 
 
 def main() -> int:
-    """Return 1 if a package is below the target with certainty."""
+    """Return the exit code of pytest, or 1 if the 95 % interval of a package is below the target."""
     parser = argparse.ArgumentParser(prog="mutation_check")
     parser.add_argument("--mutants", type=int, default=100, help="how many per package")
     parser.add_argument("--seed", type=int, default=1)

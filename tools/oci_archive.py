@@ -24,7 +24,7 @@ _INDEX = "application/vnd.oci.image.index.v1+json"
 
 @dataclass(frozen=True)
 class ImageSettings:
-    """What a container of the image runs, and as whom."""
+    """The command, environment and user of a container of the image."""
 
     entrypoint: Sequence[str]
     command: Sequence[str] = ()

@@ -39,13 +39,13 @@ def _reference() -> str:
 
 
 def _lines() -> Iterator[str]:
-    for account, everywhere, at_home, with_page, policies in _ACCOUNTS:
+    for account, cluster_grants, namespace_grants, with_page, policies in _ACCOUNTS:
         yield f"### ServiceAccount `{account}`"
         yield ""
         yield "| API group | resource | verbs | where | why |"
         yield "|---|---|---|---|---|"
-        yield from _granted(everywhere, "all namespaces")
-        yield from _granted(at_home, "its own namespace")
+        yield from _granted(cluster_grants, "all namespaces")
+        yield from _granted(namespace_grants, "its own namespace")
         yield from _granted(with_page, "all namespaces, with `web.enabled`")
         yield ""
         yield "| requests | the admission policies require |"

@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     if action == "--write":
         file.write_text(schema_text(), encoding="utf-8")
     elif not file.exists() or file.read_text(encoding="utf-8") != schema_text():
-        sys.stderr.write(f"{file} is not what the code says: run `make generate`\n")
+        sys.stderr.write(f"{file} is out of date: run `make generate`\n")
         return 1
     return 0
 

@@ -1,6 +1,6 @@
-"""Which tests reach which lines of the product, and how much CPU time each test takes.
+"""Record which tests reach which lines of the product, and how much CPU time each test takes.
 
-Lines are known by their function and text, so that code may move. What is out of date can only hide tests.
+A line is identified by its function and text, so that code may move. Outdated records can only hide tests.
 """
 
 import ast
@@ -19,11 +19,11 @@ __all__ = ["ReachingTests"]
 
 @dataclass
 class ReachingTests:
-    """What was measured, as it is kept in a file."""
+    """The measurements, as they are stored in a file."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     failing: list[str] = field(default_factory=list)
-    """Tests that fail without any mutant, and so say nothing."""
+    """Tests that fail without any mutant, and are left out."""
     lines: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     """Tests by function, then by the text of a line."""
 

@@ -34,7 +34,7 @@ __all__ = ["krew_manifest", "main", "provenance", "with_debian_packages"]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 _LOCKS = ("runtime.txt", "debian.txt", "build.txt")
-_EPOCH = "315532800"  # what zip files can represent first
+_EPOCH = "315532800"  # the earliest time that zip files can represent
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 _LAUNCHER = """\
 #!/bin/sh
@@ -89,7 +89,7 @@ def _write(to: Path, url: str, sbom: dict[str, Any], architectures: Sequence[str
 
 
 def krew_manifest(version: str, url: str, sums: Mapping[str, str]) -> dict[str, Any]:
-    """Return the manifest of the kubectl plugin. The archives bring a Python for Linux: only it has one."""
+    """Return the manifest of the kubectl plugin. There are archives for Linux only: they contain a Python."""
     platforms = [
         {
             "selector": {"matchLabels": {"os": "linux", "arch": arch}},
@@ -171,7 +171,7 @@ def _write_python_packages(to: Path) -> None:
 
 
 def _write_plugin(to: Path, architecture: str) -> None:
-    """Pack the image's file system with a launcher: it runs on any Linux, whatever Python that has."""
+    """Pack the image's file system with a launcher, so that it runs on any Linux with any Python or none."""
     with tempfile.TemporaryDirectory(prefix="rescheduler-plugin-") as name:
         root = Path(name) / "root"
         build_root(root, architecture)

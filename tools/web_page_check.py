@@ -25,8 +25,8 @@ _INPUTS = (
     "tsconfig.json",
     "vite.config.ts",
 )
-"""The same files as in web/scripts/sources-hash.mjs. The types of the API are made from openapi.json: a page
-that was built before it changed is out of date."""
+"""The same files as in web/scripts/sources-hash.mjs. The types of the API are made from openapi.json, so
+a page that was built before it changed is out of date."""
 
 
 def sources_hash() -> str:

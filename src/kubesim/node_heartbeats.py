@@ -32,7 +32,7 @@ class Heartbeats:
         self._nodes = cluster.kind("v1", "Node")
         self._leases = cluster.kind("coordination.k8s.io/v1", "Lease")
         self._known: dict[str, tuple[StoredObject, Object]] = {}
-        """The Leases as this object has written them: decoding all of them each time takes long."""
+        """The Leases as they were last written, because decoding all of them each time takes long."""
         cluster.clock.call_later(0, self._renew_all)
 
     def _renew_all(self) -> None:
@@ -73,7 +73,7 @@ class Heartbeats:
 
     def _recover(self, node: StoredObject) -> None:
         if b'"Unknown"' not in node.raw:
-            return  # quickly said of nearly all
+            return  # a cheap check, true for nearly all nodes
         content = node.object
         status = content.get("status") or {}
         if (condition(status, "Ready") or {}).get("status") != "Unknown":

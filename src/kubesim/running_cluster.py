@@ -28,7 +28,7 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 ExtenderConnector = Callable[[str, float], ExtenderTransport]
-"""Return the transport to the extender at a URL, with a time-out in seconds."""
+"""Returns the transport to the extender at a URL, with a time-out in seconds."""
 
 
 class RunningCluster(NamedTuple):

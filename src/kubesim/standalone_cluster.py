@@ -79,7 +79,7 @@ def run_standalone(options: StandaloneOptions) -> None:
     `StandaloneError` if the cluster can't be started.
     """
     if options.scenario is not None and options.saved is not None:
-        raise StandaloneError("--scenario and --from exclude each other: use one of them", _EXIT_USAGE_ERROR)
+        raise StandaloneError("--scenario and --from can't be used together", _EXIT_USAGE_ERROR)
     _check_kubeconfig_path(options.kubeconfig)
     start = datetime.now(UTC)
     try:
@@ -151,7 +151,7 @@ async def _serve(contents: _Contents, start: datetime, options: StandaloneOption
                 _print_introduction(contents, running.url, path)
                 start_cluster(server, contents.scenario, on_event=_print_event, reach_extender=extenders.at)
                 await stopped.wait()
-    print_safely("The simulated cluster is gone.")
+    print_safely("The simulated cluster has stopped.")
 
 
 def _print_introduction(contents: _Contents, url: str, kubeconfig: Path) -> None:

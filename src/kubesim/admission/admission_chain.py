@@ -40,9 +40,7 @@ class _Unreachable:
     """A caller that fails every call, for clusters without a connection to webhooks."""
 
     async def call(self, endpoint: WebhookEndpoint, body: bytes, timeout_s: float) -> bytes:  # noqa: ARG002
-        raise WebhookCallFailed(
-            f'Post "{endpoint.url}": no way to call webhooks was given to the simulated server'
-        )
+        raise WebhookCallFailed(f'Post "{endpoint.url}": the simulated server has no connection to webhooks')
 
 
 class WebhookDispatcher:

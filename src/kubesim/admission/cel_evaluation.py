@@ -127,7 +127,7 @@ def _element(target: Any, key: Any) -> Any:
 def _truth(value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    raise UndefinedValue("no such overload: neither true nor false")
+    raise UndefinedValue("no such overload: not a boolean")
 
 
 def _call(node: CallNode, variables: Variables) -> Any:
@@ -163,7 +163,7 @@ def _has(node: CelNode, variables: Variables) -> bool:
     assert isinstance(node, SelectNode)
     target = evaluate(node.target, variables)
     if not isinstance(target, dict):
-        raise UndefinedValue("no such overload: has of what has no fields")
+        raise UndefinedValue("no such overload: has() on a value without fields")
     return node.field in target
 
 
@@ -175,7 +175,7 @@ def _macro(node: CallNode, variables: Variables) -> Any:
     if isinstance(elements, dict):
         elements = list(elements)
     if not isinstance(elements, list):
-        raise UndefinedValue(f"no such overload: {node.function} of what is no list")
+        raise UndefinedValue(f"no such overload: {node.function}() on a value that is not a list")
 
     def asked(value: Any) -> Any:
         return evaluate(condition, {**variables, name: value})
@@ -214,7 +214,7 @@ class CelExpression:
         """Return whether the expression is true; raise `UndefinedValue` if its value is not a boolean."""
         value = evaluate(self.tree, variables)
         if not isinstance(value, bool):
-            raise UndefinedValue(f"{self.text}: neither true nor false")
+            raise UndefinedValue(f"{self.text}: not a boolean")
         return value
 
     def mentions(self, name: str) -> bool:

@@ -43,7 +43,7 @@ def _comparing(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool
 def _computing(compute: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def computed(one: Any, other: Any) -> Any:
         if not (_is_number(one) and _is_number(other)):
-            raise UndefinedValue("no such overload: arithmetic on what is no number")
+            raise UndefinedValue("no such overload: arithmetic on a value that is not a number")
         try:
             return compute(one, other)
         except ZeroDivisionError:
@@ -67,13 +67,13 @@ def _divided(one: Any, other: Any) -> Any:
 
 def _negated(value: Any) -> Any:
     if not _is_number(value):
-        raise UndefinedValue("no such overload: negation of what is no number")
+        raise UndefinedValue("no such overload: negation of a value that is not a number")
     return -value
 
 
 def _not(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise UndefinedValue("no such overload: not of what is neither true nor false")
+        raise UndefinedValue("no such overload: ! on a value that is not a boolean")
     return not value
 
 
@@ -87,7 +87,7 @@ def _text_method(method: Callable[[str, str], bool]) -> Callable[[Any, Any], boo
     def called(text: Any, argument: Any) -> bool:
         if isinstance(text, str) and isinstance(argument, str):
             return method(text, argument)
-        raise UndefinedValue("no such overload: method of a text")
+        raise UndefinedValue("no such overload: string method on a value that is not a string")
 
     return called
 
@@ -96,14 +96,14 @@ def _matches(text: str, pattern: str) -> bool:
     try:
         return re.search(pattern, text) is not None
     except re.error as error:
-        raise UndefinedValue(f"no pattern: {pattern}") from error
+        raise UndefinedValue(f"invalid pattern: {pattern}") from error
 
 
 def _as_int(value: Any) -> int:
     try:
         return int(value)
     except (TypeError, ValueError):
-        raise UndefinedValue(f"no integer: {value!r}") from None
+        raise UndefinedValue(f"not an integer: {value!r}") from None
 
 
 def _as_text(value: Any) -> str:

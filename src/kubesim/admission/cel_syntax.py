@@ -259,4 +259,4 @@ def _unquoted(text: str) -> str:
     try:
         return str(python_literals.literal_eval(text))
     except (SyntaxError, ValueError) as error:
-        raise UnsupportedExpression(f"no text: {text}") from error
+        raise UnsupportedExpression(f"invalid string literal: {text}") from error

@@ -34,7 +34,7 @@ def fill_container(container: Object) -> None:
     for probe in (container[name] for name in _PROBES if name in container):
         _fill_probe(probe)
     for hook in container.get("lifecycle", {}).values():
-        if isinstance(hook, dict):  # `stopSignal` stands among the hooks, and is a text
+        if isinstance(hook, dict):  # `stopSignal` is a string among the hooks
             _fill_action(hook)
     for variable in container.get("env", ()):
         _fill_source(variable.get("valueFrom", {}))
@@ -176,8 +176,8 @@ def _totals(holders: list[Object], field: str) -> dict[str, Quantity]:
 
 
 TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
-_NODE_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_PATIENCE_S = 300
+_TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_TOLERATION_S = 300
 
 
 def fill_pod(pod: Object, about: DefaultingContext) -> None:
@@ -191,7 +191,7 @@ def fill_pod(pod: Object, about: DefaultingContext) -> None:
     if spec.get("hostNetwork"):
         _open_host_ports(spec)
     if not about.subresource:
-        _tolerate_node_troubles(spec)
+        _add_default_tolerations(spec)
         fill_priority(pod, about)
     if about.creating:
         _take_over_topology(pod, about)
@@ -216,14 +216,14 @@ def _open_host_ports(spec: Object) -> None:
                 port["hostPort"] = port.get("containerPort", 0)
 
 
-def _tolerate_node_troubles(spec: Object) -> None:
+def _add_default_tolerations(spec: Object) -> None:
     """Add the default tolerations: five minutes on a node that is not ready or unreachable."""
     given = spec.get("tolerations", [])
     missing = [
-        {"key": trouble, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _PATIENCE_S}
-        for trouble in _NODE_TROUBLES
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _TOLERATION_S}
+        for key in _TOLERATED
         if not any(
-            toleration.get("key", "") in ("", trouble) and toleration.get("effect", "") in ("", "NoExecute")
+            toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
             for toleration in given
         )
     ]
@@ -269,7 +269,7 @@ def _select_by_own_labels(pod: Object) -> None:
             if key in labels
         ]
         given = selector.get("matchExpressions", [])
-        # Applied twice (a dry run's answer sent back), a requirement is not repeated.
+        # Don't repeat a requirement if the answer of a dry run is sent back.
         if new := [requirement for requirement in wanted if requirement not in given]:
             selector["matchExpressions"] = [*given, *new]
 

@@ -30,7 +30,7 @@ def json_type(value: Any) -> str:
             return "null"
 
 
-class MalformedValue(Exception):  # noqa: N818 - it becomes a refusal, it is no error of ours
+class MalformedValue(Exception):  # noqa: N818 - becomes a rejection, not an error of the server
     """A value of the right JSON type that can't be parsed: a quantity, a time."""
 
 

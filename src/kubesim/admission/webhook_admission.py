@@ -255,7 +255,7 @@ def _patched(webhook: Object, attempt: AdmissionAttributes, verdict: WebhookVerd
     try:
         return object_decoding.decode_object(attempt.kind, patched)
     except StatusError as unreadable:
-        # Whose fault it is matters: the client's request was in order.
+        # The webhook is at fault, not the client's request.
         raise internal_error(unreadable.message) from unreadable
 
 

@@ -46,13 +46,13 @@ class AdmissionAttributes:
     def request(self, uid: str) -> Object:
         """Return the request in the form of an `AdmissionReview`."""
         kind, content = self.kind, self.content_kind or self.kind
-        spoken = {"group": content.group, "version": content.version, "kind": content.name}
+        gvk = {"group": content.group, "version": content.version, "kind": content.name}
         resource = {"group": kind.group, "version": kind.version, "resource": kind.plural}
         request: Object = {
             "uid": uid,
-            "kind": spoken,
+            "kind": gvk,
             "resource": resource,
-            "requestKind": spoken,
+            "requestKind": gvk,
             "requestResource": resource,
             "operation": self.operation,
             "userInfo": {"username": self.user, "groups": list(self.groups)},

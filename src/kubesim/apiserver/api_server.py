@@ -77,8 +77,8 @@ class ApiServer:
         self.watches = OpenWatches(self.cluster.store, self.cluster.clock)
         self.faults = FaultInjector(seed)
         self._admin = SimulatorEndpoint(self.cluster, self.watches, self.faults)
-        self._usage = MetricsApi(self.cluster)
-        self._verbs = ApiVerbs(self.cluster, self.watches, self._usage)
+        self._metrics_api = MetricsApi(self.cluster)
+        self._verbs = ApiVerbs(self.cluster, self.watches, self._metrics_api)
         GarbageCollector(self.cluster)
         NamespaceController(self.cluster)
         EventExpiry(self.cluster)
@@ -101,7 +101,7 @@ class ApiServer:
     @property
     def usage(self) -> UsageStore:
         """Return the usage that `metrics.k8s.io` serves; set the usage of nodes and pods here."""
-        return self._usage.book
+        return self._metrics_api.usage
 
     def load(self, objects: Iterable[Object]) -> list[Object]:
         """Store objects as they are, without defaults or checks, and return those of unknown kinds."""

@@ -90,7 +90,7 @@ class InjectedFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
         return any(fnmatchcase(name, self.resource) for name in shown)
 
     def _verbs(self) -> frozenset[str]:
-        """Return the verbs to which a fault applies by default."""
+        """Return the verbs to which the fault applies."""
         if self.verbs:
             return frozenset(self.verbs)
         if self.kind == "conflict":

@@ -102,7 +102,7 @@ class MetricsApi:
     """Serves `metrics.k8s.io`, and removes the usage of deleted nodes and pods."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
-        self.book = UsageStore()
+        self.usage = UsageStore()
         self._cluster = cluster
         self._nodes, self._pods = cluster.kind("v1", "Node"), cluster.kind("v1", "Pod")
         cluster.store.observers.append(self._changed)
@@ -111,9 +111,9 @@ class MetricsApi:
         if change.after is not None or change.before is None:
             return
         if kind == self._nodes:
-            self.book.forget_node(change.before.name)
+            self.usage.forget_node(change.before.name)
         elif kind == self._pods:
-            self.book.forget_pod(change.before.namespace, change.before.name)
+            self.usage.forget_pod(change.before.namespace, change.before.name)
 
     def records(self, kind: ResourceKind, selection: ListSelection) -> list[StoredObject]:
         return list(self._measured(kind, selection))
@@ -126,7 +126,7 @@ class MetricsApi:
     def _measured(self, kind: ResourceKind, selection: ListSelection) -> Iterator[StoredObject]:
         of_nodes = kind.name == "NodeMetrics"
         subjects = self._nodes if of_nodes else self._pods
-        measure = self.book.node_metrics if of_nodes else self.book.pod_metrics
+        measure = self.usage.node_metrics if of_nodes else self.usage.pod_metrics
         for subject in self._cluster.store.collection(subjects).ordered(selection.namespace):
             if selection.includes(subject) and (metrics := measure(subject.object)) is not None:
                 yield _shown_as(subject, metrics)

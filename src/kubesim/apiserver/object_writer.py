@@ -221,7 +221,7 @@ def _labelled(kind: ResourceKind, content: Object) -> Object:
 
 
 def _drop_status(kind: ResourceKind, content: Object) -> None:
-    # A kubelet registers its node together with its status; everyone else has to write it separately.
+    # A kubelet registers its node together with its status; all other clients write it separately.
     if "status" in kind.subresources and kind.name != "Node":
         content.pop("status", None)
 
@@ -229,7 +229,7 @@ def _drop_status(kind: ResourceKind, content: Object) -> None:
 def _status_only(kind: ResourceKind, wanted: Object, old: Object) -> Object:
     new = dict(old)
     if kind.name in {"Pod", "Node"} and not kind.group:
-        # Kubelets write labels and conditions in one go; the owners stay out of their reach.
+        # Kubelets write labels and conditions in one request; they can't change owners.
         new["metadata"] = dict(wanted["metadata"])
         new["metadata"].pop("ownerReferences", None)
         if "ownerReferences" in old["metadata"]:

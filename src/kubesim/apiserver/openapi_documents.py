@@ -156,8 +156,8 @@ def _schema_name(kind: ResourceKind) -> str:
 
 
 _OUTERMOST: Object = {
-    "apiVersion": {"type": "string", "description": "Group and version of the form that the object is in."},
-    "kind": {"type": "string", "description": "What the object is."},
+    "apiVersion": {"type": "string", "description": "API group and version of the object."},
+    "kind": {"type": "string", "description": "Kind of the object."},
     "metadata": {"type": "object", "description": "Name, labels, owners and history of the object."},
 }
 
@@ -166,7 +166,7 @@ def _kind_schema(kind: ResourceKind, defined: Object | None) -> Object:
     found = defined or schema_of_fields(kind) or {}
     return {
         "type": "object",
-        "description": f"{kind.name}, as the simulated API server keeps it.",
+        "description": f"{kind.name}, as the simulated API server stores it.",
         **found,
         "properties": _OUTERMOST | (found.get("properties") or {}),
         "x-kubernetes-group-version-kind": [_identity(kind)],

@@ -160,7 +160,7 @@ class _Owners:
             uid = reference["uid"]
             self._samples.setdefault(uid, (reference, kind, content))
             self._counts[uid] += 1
-            # What only some have, such as a StatefulSet's ordinals, selects not all of them.
+            # A label that only some have, such as a StatefulSet's ordinal, would not select all of them.
             shared = self._labels.setdefault(uid, dict(labels))
             self._labels[uid] = {name: value for name, value in shared.items() if labels.get(name) == value}
 
@@ -169,13 +169,13 @@ class _Owners:
             kind = kinds.named(reference["apiVersion"], reference["kind"])
             if kind is None or store.by_uid(uid) is not None:
                 continue
-            content = _made_up(kind, reference, owned)
+            content = _minimal_owner(kind, reference, owned)
             if owned_kind.name == "Pod" and reference.get("controller"):
                 _control(kind, content, owned, self._labels[uid], self._counts[uid])
             yield kind, content
 
 
-def _made_up(kind: ResourceKind, owner: Object, owned: Object) -> Object:
+def _minimal_owner(kind: ResourceKind, owner: Object, owned: Object) -> Object:
     """Return an owner of which only a reference is known."""
     metadata: Object = {"name": owner["name"], "uid": owner["uid"]}
     if kind.namespaced:
@@ -184,7 +184,7 @@ def _made_up(kind: ResourceKind, owner: Object, owned: Object) -> Object:
 
 
 def _control(kind: ResourceKind, content: Object, pod: Object, labels: dict[str, str], count: int) -> None:
-    """Give a controller the spec and status with which it wants its pods as they are, and as many."""
+    """Set the spec and status of a controller so that it keeps its pods and their number."""
     content["metadata"]["labels"] = dict(labels)
     content["spec"] = {
         "selector": {"matchLabels": dict(labels)},

@@ -98,7 +98,7 @@ class _Watch:
         self._position = self._start()
 
     def _start(self) -> int:
-        """Return the position in the history at which to begin, and the lines to send before."""
+        """Return the position in the history at which to begin, and keep the objects to send before."""
         wanted = self._options.version
         initial = self._options.initial_events
         if initial or (initial is None and not wanted):
@@ -163,7 +163,7 @@ class _Watch:
 
     def _line(self, change: StoreChange) -> bytes | None:
         """Return the line of a change; an object that starts or stops to match is added or deleted."""
-        if change.version <= (self._options.version or 0):  # a version that is yet to come was asked for
+        if change.version <= (self._options.version or 0):  # the client asked for a later version
             return None
         before, after = change.before, change.after
         was = before is not None and self._selection.includes(before)

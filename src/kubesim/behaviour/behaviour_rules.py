@@ -30,8 +30,8 @@ from pydantic.alias_generators import to_camel
 from kubesim.behaviour.usage_patterns import (
     NOTHING,
     Duration,
-    LongerThanNothing,
     Pattern,
+    PositiveDuration,
     Termination,
     UsagePattern,
 )
@@ -91,8 +91,8 @@ class ReadinessRule(BehaviourModel):
 
     after: Duration | None = NOTHING
     """None: never."""
-    ready: LongerThanNothing | None = None
-    unready: LongerThanNothing | None = None
+    ready: PositiveDuration | None = None
+    unready: PositiveDuration | None = None
 
     @model_validator(mode="after")
     def _both_or_none(self) -> "ReadinessRule":
@@ -140,7 +140,7 @@ class BlockedRule(BehaviourModel):
         "RunContainerError",
     ]
     message: str = ""
-    heals: LongerThanNothing | None = None
+    heals: PositiveDuration | None = None
     """Starts after this long."""
 
     @property

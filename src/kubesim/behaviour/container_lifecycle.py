@@ -32,7 +32,7 @@ __all__ = [
 
 FIRST = timedelta(seconds=10)
 LONGEST = timedelta(minutes=5)
-FORGIVEN_AFTER = 2 * LONGEST
+RESET_AFTER = 2 * LONGEST
 """A container that ran for this long restarts without back-off."""
 NOTICED_AFTER = timedelta(seconds=1)
 """How long an exit is visible before the kubelet acts on it."""
@@ -41,7 +41,7 @@ PULL_TAKES = timedelta(seconds=1)
 
 def restart_delay(restarts: int, ran_for: timedelta) -> timedelta:
     """Return the time from an exit to the next start, after this number of restarts."""
-    if restarts == 0 or ran_for >= FORGIVEN_AFTER:
+    if restarts == 0 or ran_for >= RESET_AFTER:
         return NOTICED_AFTER
     return _wait(restarts)
 
@@ -96,7 +96,7 @@ def advance_container(
 ) -> ContainerProgress:
     """Return the container's status now, and when it changes next."""
     status = before or {"name": container["name"], "restartCount": 0, "lastState": {}, "state": {}}
-    # This ends: an exit is noticed only a second later, so no round leads back to its own beginning.
+    # The loop ends: an exit takes effect a second later, so no pass returns to its first state.
     while True:
         progress = _step(status, container, how, where)
         if progress.status["state"] == status["state"]:
@@ -160,7 +160,7 @@ def _from_nothing(
     if how.blocked is None or (how.blocked.heals and where.now >= due + how.blocked.heals):
         return ContainerProgress(_running(status, where.now), None)
     healed_at = due + how.blocked.heals if how.blocked.heals else None
-    shown, changes_at = _obstacle(how.blocked, container, due, where.now)
+    shown, changes_at = _blocked_state(how.blocked, container, due, where.now)
     return ContainerProgress(status | {"state": shown}, earliest(changes_at, healed_at))
 
 
@@ -236,7 +236,7 @@ def _terminated(status: Object, now: datetime, exit_code: int, reason: str) -> O
     return {"terminated": ended}
 
 
-def _obstacle(
+def _blocked_state(
     blocked: BlockedRule, container: Object, since: datetime, now: datetime
 ) -> tuple[Object, datetime | None]:
     reason, changes_at = blocked.reason, None
@@ -294,7 +294,7 @@ def _with_container_fields(status: Object, container: Object, pod: Object, *, re
         with_fields["containerID"] = f"containerd://{_hash(identity)}"
     resources = container.get("resources")
     if resources:
-        # What a resize in place changes is granted immediately.
+        # An in-place resize is granted immediately.
         with_fields["resources"] = resources
         if resources.get("requests"):
             with_fields["allocatedResources"] = resources["requests"]

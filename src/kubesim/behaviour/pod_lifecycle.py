@@ -33,7 +33,7 @@ __all__ = [
     "advance",
     "all_stopped",
     "end_of",
-    "given_up",
+    "ended_by_kubelet",
     "is_kept_by_others",
     "is_terminal",
     "stops_at",
@@ -53,11 +53,11 @@ def is_kept_by_others(pod: Object) -> bool:
     return bool(pod["metadata"].get("deletionGracePeriodSeconds") == 0)
 
 
-# -- given up by the kubelet
+# -- ended by the kubelet
 
 
 class PodEnd(NamedTuple):
-    """The kubelet ends the pod at this time."""
+    """When and why the kubelet ends a pod."""
 
     at: datetime
     reason: str
@@ -73,7 +73,7 @@ def end_of(pod: Object, containers: list[PodContainer], started: datetime) -> Po
     return min(ends, default=None)
 
 
-def given_up(pod: Object, containers: list[PodContainer], end: PodEnd, now: datetime) -> Object:
+def ended_by_kubelet(pod: Object, containers: list[PodContainer], end: PodEnd, now: datetime) -> Object:
     status = _with_statuses(pod, containers)
     status |= {"phase": "Failed", "reason": end.reason, "message": end.message}
     status.setdefault("startTime", format_timestamp(now))
@@ -195,7 +195,7 @@ def _advance_containers(
     started = parse_timestamp(before["startTime"]) if "startTime" in before else whole_second(now)
     end = end_of(pod, containers, started)
     if end and end.at <= now:
-        return PodStep(StatusUpdate(given_up(pod, containers, end, now)), None)
+        return PodStep(StatusUpdate(ended_by_kubelet(pod, containers, end, now)), None)
     turn: datetime | None = started
     statuses, wakes = [], [end.at if end else None]
     for member in containers:

@@ -13,7 +13,7 @@ from kubevalues.quantity import quantity_of
 
 __all__ = ["ContainerDraw", "SimulatedUsage", "node_usage", "pod_draws", "pod_usage"]
 
-# What the scheduler takes for containers that request nothing; shares need something to be shares of.
+# The scheduler's assumption for containers without requests; a share of the request needs one, too.
 DEFAULT_REQUEST = {"cpu": 0.1, "memory": 200.0 * 1024 * 1024}
 
 

@@ -24,8 +24,8 @@ __all__ = [
     "NOTHING",
     "AmountText",
     "Duration",
-    "LongerThanNothing",
     "Pattern",
+    "PositiveDuration",
     "Termination",
     "UsageAmount",
     "UsageLevel",
@@ -61,14 +61,14 @@ def _duration(value: object) -> timedelta:
     return parsed
 
 
-def _some_time(value: timedelta) -> timedelta:
+def _positive(value: timedelta) -> timedelta:
     if value == NOTHING:
         raise ValueError("must be longer than 0s")
     return value
 
 
 Duration = Annotated[timedelta, PlainValidator(_duration)]
-LongerThanNothing = Annotated[timedelta, PlainValidator(lambda value: _some_time(_duration(value)))]
+PositiveDuration = Annotated[timedelta, PlainValidator(lambda value: _positive(_duration(value)))]
 Termination = Annotated[
     timedelta, PlainValidator(lambda value: IGNORED if value == "ignored" else _duration(value))
 ]
@@ -126,7 +126,7 @@ class UsageLevel(_Pattern):
 class UsageWave(_Pattern):
     mean: AmountText
     swing: AmountText
-    every: LongerThanNothing
+    every: PositiveDuration
     peak: Duration = NOTHING
     """The peak, this long after 1970 (for a day: after midnight UTC), repeated every period."""
 
@@ -134,7 +134,7 @@ class UsageWave(_Pattern):
 class UsageRamp(_Pattern):
     start: AmountText
     end: AmountText
-    over: LongerThanNothing
+    over: PositiveDuration
 
 
 def _shape(value: Any) -> str:

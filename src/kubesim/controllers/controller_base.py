@@ -202,7 +202,7 @@ class ControllerBase(ABC):
     def watches(self) -> Mapping[ResourceKind, ChangeHandler]:
         """Return a handler for changes of each kind; pods go to `pod_changed`."""
 
-    def pod_changed(self, before: IndexedPod | None, after: IndexedPod | None) -> None:  # noqa: B027 - few care
+    def pod_changed(self, before: IndexedPod | None, after: IndexedPod | None) -> None:  # noqa: B027 - few controllers need it
         """Handle a change of a pod."""
 
     @abstractmethod

@@ -34,11 +34,11 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 def _tolerations(spec: Object) -> list[Object]:
     """Return the tolerations with which a daemon stays on its node in all conditions."""
-    troubles = [(NOT_READY, "NoExecute"), (UNREACHABLE, "NoExecute")]
-    troubles += [(f"node.kubernetes.io/{name}", "NoSchedule") for name in _PRESSURES]
+    taints = [(NOT_READY, "NoExecute"), (UNREACHABLE, "NoExecute")]
+    taints += [(f"node.kubernetes.io/{name}", "NoSchedule") for name in _PRESSURES]
     if spec.get("hostNetwork"):
-        troubles.append(("node.kubernetes.io/network-unavailable", "NoSchedule"))
-    added = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in troubles]
+        taints.append(("node.kubernetes.io/network-unavailable", "NoSchedule"))
+    added = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in taints]
     own = list(spec.get("tolerations") or ())
     return own + [each for each in added if each not in own]
 
@@ -129,7 +129,7 @@ class DaemonSetController(PodOwnerController):
         await self.writes.set_status(self.owner_kind, content, _status(daemons))
         in_use = {f"{content['metadata']['name']}-{pod.labels.get(REVISION_HASH)}" for pod in pods}
         await self._revisions.truncate(history, in_use, content["spec"].get("revisionHistoryLimit", 10))
-        return wait_s if wait_s is not None else _next_look(daemons)
+        return wait_s if wait_s is not None else _requeue_after_s(daemons)
 
     def _inspect(self, content: Object, pods: list[IndexedPod], hash_: str) -> _Daemons:
         by_node: dict[str, list[IndexedPod]] = {}
@@ -147,7 +147,7 @@ class DaemonSetController(PodOwnerController):
         return _Daemons(content, by_node, wanted, frozenset(kept), hash_, self.context.now())
 
     async def _manage(self, daemons: _Daemons) -> float | None:
-        """Create and delete pods; return when to reconcile again if a failed pod has to wait."""
+        """Create and delete pods; return the seconds until a waiting failed pod can be replaced, if any."""
         waits = []
         for node, pods in daemons.by_node.items():
             if node not in daemons.kept:
@@ -232,7 +232,7 @@ def _status(daemons: _Daemons) -> Object:
     }
 
 
-def _next_look(daemons: _Daemons) -> float | None:
+def _requeue_after_s(daemons: _Daemons) -> float | None:
     min_ready_s = daemons.content["spec"].get("minReadySeconds", 0)
     pods = [pod for pods in daemons.by_node.values() for pod in pods]
     waits = [wait for pod in pods if (wait := pod.available_in(min_ready_s, daemons.now))]

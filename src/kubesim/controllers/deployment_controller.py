@@ -73,12 +73,12 @@ class DeploymentController(SelectingController):
             return None
         if (status := pause_condition(deployment, self.context.now())) is not None:
             deployment = await self._steps.write_status(deployment, status)
-        family = await self._steps.with_revision(DeploymentReplicaSets.of(deployment, replica_sets))
-        if deployment["spec"].get("paused") or deployment_sizes.is_scaling(family):
-            return await self._scale(family)
+        sets = await self._steps.with_revision(DeploymentReplicaSets.of(deployment, replica_sets))
+        if deployment["spec"].get("paused") or deployment_sizes.is_scaling(sets):
+            return await self._scale(sets)
         if deployment_sizes.is_rolling(deployment):
-            return await self._roll(family)
-        return await self._recreate(family)
+            return await self._roll(sets)
+        return await self._recreate(sets)
 
     async def _claim(self, deployment: Object) -> list[Object]:
         claims = OwnershipClaims(
@@ -107,54 +107,52 @@ class DeploymentController(SelectingController):
 
     # -- the ways to roll out
 
-    async def _scale(self, family: DeploymentReplicaSets) -> float | None:
+    async def _scale(self, sets: DeploymentReplicaSets) -> float | None:
         """Scale ReplicaSets without rolling out: the Deployment is paused or was scaled."""
-        await self._steps.resize(
-            family, deployment_sizes.proportional(family), sizes_only=len(family.active) <= 1
-        )
-        if family.deployment["spec"].get("paused"):
-            await self._steps.clean_up(family)
-        family = self._reread(family)
-        await self._steps.write_status(family.deployment, counted_status(family, self.context.now()))
+        await self._steps.resize(sets, deployment_sizes.proportional(sets), sizes_only=len(sets.active) <= 1)
+        if sets.deployment["spec"].get("paused"):
+            await self._steps.clean_up(sets)
+        sets = self._reread(sets)
+        await self._steps.write_status(sets.deployment, counted_status(sets, self.context.now()))
         return None
 
-    async def _roll(self, family: DeploymentReplicaSets) -> float | None:
-        family = await self._steps.created(family)
-        assert family.new is not None
-        grown = {family.new["metadata"]["name"]: deployment_sizes.new_size(family)}
-        resized = await self._steps.resize(family, grown)
-        if not resized and not await self._steps.resize(family, deployment_sizes.rolled_down(family)):
-            await self._steps.clean_up_when_complete(family)
-        return await self._finish(family)
+    async def _roll(self, sets: DeploymentReplicaSets) -> float | None:
+        sets = await self._steps.created(sets)
+        assert sets.new is not None
+        grown = {sets.new["metadata"]["name"]: deployment_sizes.new_size(sets)}
+        resized = await self._steps.resize(sets, grown)
+        if not resized and not await self._steps.resize(sets, deployment_sizes.rolled_down(sets)):
+            await self._steps.clean_up_when_complete(sets)
+        return await self._finish(sets)
 
-    async def _recreate(self, family: DeploymentReplicaSets) -> float | None:
-        old = {each["metadata"]["name"]: 0 for each in family.old if size_of(each) > 0}
-        if not await self._steps.resize(family, old) and not self._old_pods_run(family):
-            family = await self._steps.created(family)
-            assert family.new is not None
-            await self._steps.resize(family, {family.new["metadata"]["name"]: size_of(family.deployment)})
-            await self._steps.clean_up_when_complete(family)
-        return await self._finish(family)
+    async def _recreate(self, sets: DeploymentReplicaSets) -> float | None:
+        old = {each["metadata"]["name"]: 0 for each in sets.old if size_of(each) > 0}
+        if not await self._steps.resize(sets, old) and not self._old_pods_run(sets):
+            sets = await self._steps.created(sets)
+            assert sets.new is not None
+            await self._steps.resize(sets, {sets.new["metadata"]["name"]: size_of(sets.deployment)})
+            await self._steps.clean_up_when_complete(sets)
+        return await self._finish(sets)
 
-    def _old_pods_run(self, family: DeploymentReplicaSets) -> bool:
+    def _old_pods_run(self, sets: DeploymentReplicaSets) -> bool:
         return any(
             actual_of(each) > 0
             or any(not pod.finished for pod in self.context.pods.controlled_by(each["metadata"]["uid"]))
-            for each in family.old
+            for each in sets.old
         )
 
-    async def _finish(self, family: DeploymentReplicaSets) -> float | None:
-        family = self._reread(family)
-        status = rollout_status(family, self.context.now())
+    async def _finish(self, sets: DeploymentReplicaSets) -> float | None:
+        sets = self._reread(sets)
+        status = rollout_status(sets, self.context.now())
         if not status["conditions"]:
             del status["conditions"]
-        deployment = await self._steps.write_status(family.deployment, status)
+        deployment = await self._steps.write_status(sets.deployment, status)
         return seconds_to_deadline(deployment, self.context.now())
 
-    def _reread(self, family: DeploymentReplicaSets) -> DeploymentReplicaSets:
+    def _reread(self, sets: DeploymentReplicaSets) -> DeploymentReplicaSets:
         """Read the objects again, because unavailable replicas depend on current sizes."""
         found = (
             self.context.read(self._replica_sets, each["metadata"]["namespace"], each["metadata"]["name"])
-            for each in family.all
+            for each in sets.all
         )
-        return DeploymentReplicaSets.of(family.deployment, [each for each in found if each is not None])
+        return DeploymentReplicaSets.of(sets.deployment, [each for each in found if each is not None])

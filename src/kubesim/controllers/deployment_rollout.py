@@ -36,34 +36,34 @@ class DeploymentRollout:
 
     # -- the ReplicaSet with the present template
 
-    async def with_revision(self, family: DeploymentReplicaSets) -> DeploymentReplicaSets:
+    async def with_revision(self, sets: DeploymentReplicaSets) -> DeploymentReplicaSets:
         """Copy the Deployment's annotations to its new ReplicaSet, and the revision to the Deployment."""
-        if family.new is None:
-            return family
-        annotations = annotations_for(family, family.new)
-        min_ready_s = family.deployment["spec"].get("minReadySeconds", 0)
-        is_recorded = annotations == (family.new["metadata"].get("annotations") or {})
-        if not is_recorded or min_ready_s != family.new["spec"].get("minReadySeconds", 0):
+        if sets.new is None:
+            return sets
+        annotations = annotations_for(sets, sets.new)
+        min_ready_s = sets.deployment["spec"].get("minReadySeconds", 0)
+        is_recorded = annotations == (sets.new["metadata"].get("annotations") or {})
+        if not is_recorded or min_ready_s != sets.new["spec"].get("minReadySeconds", 0):
 
             def edit(live: Object) -> None:
                 live["metadata"]["annotations"] = annotations
                 if min_ready_s != live["spec"].get("minReadySeconds", 0):
                     live["spec"]["minReadySeconds"] = min_ready_s
 
-            family = family.with_new(await self.writes.change(self._replica_sets, family.new, edit))
-        assert family.new is not None
-        deployment = await self._note_revision(family.deployment, str(revision_of(family.new)))
+            sets = sets.with_new(await self.writes.change(self._replica_sets, sets.new, edit))
+        assert sets.new is not None
+        deployment = await self._note_revision(sets.deployment, str(revision_of(sets.new)))
         if has_deadline(deployment) and condition(deployment.get("status", {}), "Progressing") is None:
-            message = f'Found new replica set "{family.new["metadata"]["name"]}"'
+            message = f'Found new replica set "{sets.new["metadata"]["name"]}"'
             deployment = await self._note_progress(deployment, "True", "FoundNewReplicaSet", message)
-        return family.with_deployment(deployment)
+        return sets.with_deployment(deployment)
 
-    async def created(self, family: DeploymentReplicaSets) -> DeploymentReplicaSets:
+    async def created(self, sets: DeploymentReplicaSets) -> DeploymentReplicaSets:
         """Create the new ReplicaSet if there is none."""
-        if family.new is not None:
-            return family
-        deployment, namespace = family.deployment, family.deployment["metadata"]["namespace"]
-        wanted = self._new_replica_set(family)
+        if sets.new is not None:
+            return sets
+        deployment, namespace = sets.deployment, sets.deployment["metadata"]["namespace"]
+        wanted = self._new_replica_set(sets)
         name = wanted["metadata"]["name"]
         try:
             new = await self.writes.create(self._replica_sets, namespace, wanted)
@@ -74,14 +74,14 @@ class DeploymentRollout:
                 message = f'Failed to create new replica set "{name}": {failure.message}'
                 await self._note_progress(deployment, "False", "ReplicaSetCreateError", message)
             raise
-        deployment = await self._note_revision(deployment, str(family.next_revision))
+        deployment = await self._note_revision(deployment, str(sets.next_revision))
         if has_deadline(deployment):
             message = f'Created new replica set "{name}"'
             deployment = await self._note_progress(deployment, "True", "NewReplicaSetCreated", message)
-        return family.with_deployment(deployment).with_new(new)
+        return sets.with_deployment(deployment).with_new(new)
 
-    def _new_replica_set(self, family: DeploymentReplicaSets) -> Object:
-        deployment, spec = family.deployment, family.deployment["spec"]
+    def _new_replica_set(self, sets: DeploymentReplicaSets) -> Object:
+        deployment, spec = sets.deployment, sets.deployment["spec"]
         template = spec["template"]
         hash_ = template_hash(template, deployment.get("status", {}).get("collisionCount", 0))
         labels = {**(template["metadata"].get("labels") or {}), TEMPLATE_HASH: hash_}
@@ -95,14 +95,14 @@ class DeploymentRollout:
                 "ownerReferences": [controller_reference(self._deployments, deployment)],
             },
             "spec": {
-                "replicas": deployment_sizes.new_size(family),
+                "replicas": deployment_sizes.new_size(sets),
                 "selector": selector,
                 "template": {**template, "metadata": {**template["metadata"], "labels": labels}},
             },
         }
         if spec.get("minReadySeconds"):
             new["spec"]["minReadySeconds"] = spec["minReadySeconds"]
-        new["metadata"]["annotations"] = annotations_for(family, new) | _size_annotations(deployment)
+        new["metadata"]["annotations"] = annotations_for(sets, new) | _size_annotations(deployment)
         return new
 
     async def _count_collision(self, deployment: Object) -> None:
@@ -113,11 +113,11 @@ class DeploymentRollout:
     # -- writes
 
     async def resize(
-        self, family: DeploymentReplicaSets, wanted: deployment_sizes.Sizes, *, sizes_only: bool = True
+        self, sets: DeploymentReplicaSets, wanted: deployment_sizes.Sizes, *, sizes_only: bool = True
     ) -> bool:
         """Resize ReplicaSets and return whether a size changed; update annotations unless `sizes_only`."""
-        annotations, resized = _size_annotations(family.deployment), False
-        for each in family.all:
+        annotations, resized = _size_annotations(sets.deployment), False
+        for each in sets.all:
             name = each["metadata"]["name"]
             size = wanted.get(name)
             recorded = each["metadata"].get("annotations") or {}
@@ -136,14 +136,14 @@ class DeploymentRollout:
             resized |= size != size_of(each)
         return resized
 
-    async def clean_up_when_complete(self, family: DeploymentReplicaSets) -> None:
-        if is_complete(family.deployment, family.deployment.get("status", {})):
-            await self.clean_up(family)
+    async def clean_up_when_complete(self, sets: DeploymentReplicaSets) -> None:
+        if is_complete(sets.deployment, sets.deployment.get("status", {})):
+            await self.clean_up(sets)
 
-    async def clean_up(self, family: DeploymentReplicaSets) -> None:
-        limit = family.deployment["spec"].get("revisionHistoryLimit", _NO_LIMIT)
+    async def clean_up(self, sets: DeploymentReplicaSets) -> None:
+        limit = sets.deployment["spec"].get("revisionHistoryLimit", _NO_LIMIT)
         old = sorted(
-            (each for each in family.old if not is_deleting(each)),
+            (each for each in sets.old if not is_deleting(each)),
             key=lambda each: (revision_of(each), by_age(each)),
         )
         for each in old[: max(0, len(old) - limit)]:

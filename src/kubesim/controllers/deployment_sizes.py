@@ -109,15 +109,15 @@ def revision_of(content: Object) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def annotations_for(family: DeploymentReplicaSets, new: Object) -> dict[str, str]:
+def annotations_for(sets: DeploymentReplicaSets, new: Object) -> dict[str, str]:
     """Return the annotations of the new ReplicaSet: those of the Deployment, and its revision.
 
     A ReplicaSet that is used again after a rollback keeps its earlier revisions as history.
     """
     annotations: dict[str, str] = dict(new["metadata"].get("annotations") or {})
-    of_deployment = family.deployment["metadata"].get("annotations") or {}
+    of_deployment = sets.deployment["metadata"].get("annotations") or {}
     annotations |= {name: text for name, text in of_deployment.items() if name not in _NOT_COPIED}
-    before, revision = annotations.get(REVISION, ""), family.next_revision
+    before, revision = annotations.get(REVISION, ""), sets.next_revision
     if before and not before.isdigit():
         return annotations
     if int(before or 0) < revision:
@@ -160,29 +160,29 @@ def max_unavailable(deployment: Object) -> int:
     return min(_bounds(deployment)[1], total) if is_rolling(deployment) and total else 0
 
 
-def is_scaling(family: DeploymentReplicaSets) -> bool:
+def is_scaling(sets: DeploymentReplicaSets) -> bool:
     """Return whether an active ReplicaSet was sized for another number of replicas."""
-    desired = ((each["metadata"].get("annotations") or {}).get(DESIRED) for each in family.active)
-    return any(text is not None and text != str(size_of(family.deployment)) for text in desired)
+    desired = ((each["metadata"].get("annotations") or {}).get(DESIRED) for each in sets.active)
+    return any(text is not None and text != str(size_of(sets.deployment)) for text in desired)
 
 
-def new_size(family: DeploymentReplicaSets) -> int:
+def new_size(sets: DeploymentReplicaSets) -> int:
     """Return the size of the ReplicaSet with the current template, limited by surge."""
-    wanted = size_of(family.deployment)
-    present = size_of(family.new) if family.new is not None else 0
-    if not is_rolling(family.deployment) or present >= wanted:
+    wanted = size_of(sets.deployment)
+    present = size_of(sets.new) if sets.new is not None else 0
+    if not is_rolling(sets.deployment) or present >= wanted:
         return wanted
-    room = wanted + max_surge(family.deployment) - sum(map(size_of, family.all))
+    room = wanted + max_surge(sets.deployment) - sum(map(size_of, sets.all))
     return present + min(max(room, 0), wanted - present)
 
 
-def rolled_down(family: DeploymentReplicaSets) -> Sizes:
+def rolled_down(sets: DeploymentReplicaSets) -> Sizes:
     """Return the sizes of older ReplicaSets: reduce unavailable pods first, then as many as allowed."""
-    assert family.new is not None
-    old = sorted((each for each in family.old if size_of(each) > 0), key=by_age)
-    least = size_of(family.deployment) - max_unavailable(family.deployment)
-    missing_new = size_of(family.new) - available_of(family.new)
-    spare = sum(map(size_of, old)) + size_of(family.new) - least - missing_new
+    assert sets.new is not None
+    old = sorted((each for each in sets.old if size_of(each) > 0), key=by_age)
+    least = size_of(sets.deployment) - max_unavailable(sets.deployment)
+    missing_new = size_of(sets.new) - available_of(sets.new)
+    spare = sum(map(size_of, old)) + size_of(sets.new) - least - missing_new
     sizes = {each["metadata"]["name"]: size_of(each) for each in old}
     if spare <= 0:
         return {}
@@ -192,7 +192,7 @@ def rolled_down(family: DeploymentReplicaSets) -> Sizes:
         if unhealthy > 0:
             sizes[name] -= unhealthy
             spare -= unhealthy
-    may_go = sum(map(available_of, (*old, family.new))) - least
+    may_go = sum(map(available_of, (*old, sets.new))) - least
     for each in old:
         name = each["metadata"]["name"]
         gone = min(sizes[name], max(may_go, 0))
@@ -205,17 +205,17 @@ def _size_named(replica_sets: Iterable[Object], name: str) -> int:
     return next(size_of(each) for each in replica_sets if each["metadata"]["name"] == name)
 
 
-def proportional(family: DeploymentReplicaSets) -> Sizes:
+def proportional(sets: DeploymentReplicaSets) -> Sizes:
     """Return sizes that keep the share of each active ReplicaSet when a Deployment is scaled in a rollout."""
-    deployment, wanted = family.deployment, size_of(family.deployment)
-    only = _only_active_or_latest(family)
+    deployment, wanted = sets.deployment, size_of(sets.deployment)
+    only = _only_active_or_latest(sets)
     if only is not None:
         return {only["metadata"]["name"]: wanted}
-    if family.new is not None and _is_saturated(deployment, family.new):
-        return {each["metadata"]["name"]: 0 for each in family.old if size_of(each) > 0}
+    if sets.new is not None and _is_saturated(deployment, sets.new):
+        return {each["metadata"]["name"]: 0 for each in sets.old if size_of(each) > 0}
     if not is_rolling(deployment):
         return {}
-    active = family.active
+    active = sets.active
     change = (wanted + max_surge(deployment) if wanted else 0) - sum(map(size_of, active))
     # Larger ones first; among equals the newer grow and the older shrink first.
     active.sort(key=by_age, reverse=change > 0)
@@ -230,13 +230,13 @@ def proportional(family: DeploymentReplicaSets) -> Sizes:
     return sizes
 
 
-def _only_active_or_latest(family: DeploymentReplicaSets) -> Object | None:
-    active = family.active
+def _only_active_or_latest(sets: DeploymentReplicaSets) -> Object | None:
+    active = sets.active
     if len(active) == 1:
         return active[0]
-    if active or not family.all:
+    if active or not sets.all:
         return None
-    return family.new if family.new is not None else max(family.old, key=by_age)
+    return sets.new if sets.new is not None else max(sets.old, key=by_age)
 
 
 def _is_saturated(deployment: Object, new: Object) -> bool:

@@ -72,21 +72,21 @@ def pause_condition(deployment: Object, now: datetime) -> Object | None:
     return status
 
 
-def counted_status(family: DeploymentReplicaSets, now: datetime) -> Object:
+def counted_status(sets: DeploymentReplicaSets, now: datetime) -> Object:
     """Return the status with counts and availability."""
-    deployment = family.deployment
-    available = sum(map(available_of, family.all))
+    deployment = sets.deployment
+    available = sum(map(available_of, sets.all))
     counts = {
         "observedGeneration": deployment["metadata"].get("generation", 0),
-        "replicas": sum(map(actual_of, family.all)),
-        "updatedReplicas": actual_of(family.new) if family.new is not None else 0,
-        "readyReplicas": sum(each.get("status", {}).get("readyReplicas", 0) for each in family.all),
+        "replicas": sum(map(actual_of, sets.all)),
+        "updatedReplicas": actual_of(sets.new) if sets.new is not None else 0,
+        "readyReplicas": sum(each.get("status", {}).get("readyReplicas", 0) for each in sets.all),
         "availableReplicas": available,
-        "unavailableReplicas": max(0, sum(map(size_of, family.all)) - available),
+        "unavailableReplicas": max(0, sum(map(size_of, sets.all)) - available),
     }
     status: Object = {name: count for name, count in counts.items() if count}
     status["terminatingReplicas"] = sum(
-        each.get("status", {}).get("terminatingReplicas", 0) for each in family.all
+        each.get("status", {}).get("terminatingReplicas", 0) for each in sets.all
     )
     before = deployment.get("status", {})
     for field in ("collisionCount", "conditions"):
@@ -109,15 +109,15 @@ def is_complete(deployment: Object, status: Object) -> bool:
     )
 
 
-def rollout_status(family: DeploymentReplicaSets, now: datetime) -> Object:
+def rollout_status(sets: DeploymentReplicaSets, now: datetime) -> Object:
     """Return the status with counts, progress, and failures of its ReplicaSets."""
-    deployment, status = family.deployment, counted_status(family, now)
+    deployment, status = sets.deployment, counted_status(sets, now)
     progressing = condition(deployment.get("status", {}), "Progressing")
     if not has_deadline(deployment):
         status["conditions"] = _others(status, "Progressing")
     elif not _was_done(status, progressing):
-        _set_progress(family, status, progressing, now)
-    failure = _replica_failure(family)
+        _set_progress(sets, status, progressing, now)
+    failure = _replica_failure(sets)
     status["conditions"] = [*_others(status, "ReplicaFailure"), *([failure] if failure else [])]
     return status
 
@@ -128,18 +128,18 @@ def _was_done(status: Object, progressing: Object | None) -> bool:
 
 
 def _set_progress(
-    family: DeploymentReplicaSets, status: Object, progressing: Object | None, now: datetime
+    sets: DeploymentReplicaSets, status: Object, progressing: Object | None, now: datetime
 ) -> None:
-    deployment = family.deployment
+    deployment = sets.deployment
     who = (
-        f'ReplicaSet "{family.new["metadata"]["name"]}"'
-        if family.new is not None
+        f'ReplicaSet "{sets.new["metadata"]["name"]}"'
+        if sets.new is not None
         else f'Deployment "{deployment["metadata"]["name"]}"'
     )
     if is_complete(deployment, status):
         put_condition(status, "Progressing", "True", _DONE, f"{who} has successfully progressed.", now)
     elif _has_progressed(deployment.get("status", {}), status):
-        # Progress is news every time, even for the same reason: the deadline counts from here.
+        # Record progress every time, even for the same reason: the deadline counts from here.
         status["conditions"] = _others(status, "Progressing")
         put_condition(status, "Progressing", "True", "ReplicaSetUpdated", f"{who} is progressing.", now)
         if progressing is not None and progressing["status"] == "True":
@@ -169,8 +169,8 @@ def _has_timed_out(deployment: Object, status: Object, now: datetime) -> bool:
     return seconds_since(progressing["lastUpdateTime"], now) > deadline_s
 
 
-def _replica_failure(family: DeploymentReplicaSets) -> Object | None:
-    for each in (*((family.new,) if family.new is not None else ()), *family.old):
+def _replica_failure(sets: DeploymentReplicaSets) -> Object | None:
+    for each in (*((sets.new,) if sets.new is not None else ()), *sets.old):
         found = condition(each.get("status", {}), "ReplicaFailure")
         if found is not None:
             return {**found, "lastUpdateTime": found["lastTransitionTime"]}

@@ -139,7 +139,7 @@ def _status(
     budget: Object, healthy: int, desired: int, expected: int, disrupted: dict[str, str], now: datetime
 ) -> Object:
     generation = budget["metadata"].get("generation", 0)
-    # With no pod expected nothing is allowed: the first pods may come before the next look.
+    # Without expected pods, allow nothing: pods may be created before the next reconcile.
     allowed = max(0, healthy - desired) if expected > 0 else 0
     status: Object = {
         "currentHealthy": healthy,

@@ -68,7 +68,7 @@ class JobController(PodOwnerController):
     # -- pods
 
     async def _manage(self, job: Object, tally: JobCounts, now: datetime) -> float | None:
-        """Create and delete pods; return when to reconcile again if a failed pod has to wait."""
+        """Create and delete pods; return the seconds until a waiting failed pod can be replaced, if any."""
         surplus = len(tally.active) - _wanted(job, tally)
         if surplus > 0:
             going = sorted(tally.active, key=lambda pod: (pod.ready, pod.phase == "Running", pod.name))

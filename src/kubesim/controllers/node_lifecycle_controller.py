@@ -51,7 +51,7 @@ class NodeLifecycleController(ControllerBase):
         if change.after is None:
             self._lease_seen_at.pop(record.name, None)
             return
-        # By our own clock, as the real one does it: what the kubelet's clock says does not matter.
+        # By our own clock, as in the real controller: the kubelet's clock does not matter.
         if record.name not in self._lease_seen_at:
             self.queue.add(record.name)
         self._lease_seen_at[record.name] = self.context.now()
@@ -71,7 +71,7 @@ class NodeLifecycleController(ControllerBase):
     async def _check_heartbeat(self, record: StoredObject) -> tuple[StoredObject, float | None]:
         lease_seen_at = self._lease_seen_at.get(record.name)
         if lease_seen_at is None or node_of(record).condition_status("Ready") == "Unknown":
-            return record, None  # it is lost already: a sign of life will be a change
+            return record, None  # already lost: its next heartbeat changes the node
         now = self.context.now()
         silent_s = (now - lease_seen_at).total_seconds()
         if silent_s < _GRACE_S:

@@ -183,7 +183,7 @@ class PodOwnerController(SelectingController):
         if new is not None:
             self._enqueue_owner(after.namespace, new)
         elif before is None or old is not None or before.labels != after.labels:
-            # An orphan may be anyone's, and only what can change whose it is matters.
+            # Any selecting owner may adopt an orphan; only changes that affect adoption matter.
             for key in self.selectors.matching(after.namespace, after.labels):
                 self.queue.add(key)
 

@@ -26,7 +26,7 @@ _NANOS = 1_000_000_000
 def first_to_go(
     pods: Iterable[IndexedPod], related: Iterable[IndexedPod], count: int, now: datetime
 ) -> list[IndexedPod]:
-    """Return the pods in the order of deletion.
+    """Return the first `count` pods in the order of deletion.
 
     `related` are the active pods of the same workload, including other ReplicaSets: pods on nodes with many
     of them are deleted first.
@@ -75,7 +75,7 @@ def _deletion_cost(pod: IndexedPod) -> int:
 
 
 def _younger_first(one: str, other: str, pod: IndexedPod, other_pod: IndexedPod, now: datetime) -> int:
-    """Return the sort key by order of magnitude of the age, then by uid."""
+    """Compare by order of magnitude of the age, then by uid."""
     if one == other:
         return 0
     if not one or not other:
@@ -130,7 +130,7 @@ class ReplicaSetController(PodOwnerController):
         await self._write_status(replica_set, status)
         if failure is not None:
             raise failure
-        return self._next_look(replica_set, active, status)
+        return self._requeue_after_s(replica_set, active, status)
 
     async def _manage(self, replica_set: Object, active: list[IndexedPod]) -> StatusError | None:
         surplus = len(active) - replica_set["spec"]["replicas"]
@@ -228,8 +228,8 @@ class ReplicaSetController(PodOwnerController):
             if failure.code != 404:
                 raise
 
-    def _next_look(self, replica_set: Object, active: list[IndexedPod], status: Object) -> float | None:
-        """Return when the next pod will have been ready for `minReadySeconds`."""
+    def _requeue_after_s(self, replica_set: Object, active: list[IndexedPod], status: Object) -> float | None:
+        """Return the seconds until the next pod has been ready for `minReadySeconds`."""
         min_ready_s = replica_set["spec"].get("minReadySeconds", 0)
         if not min_ready_s or status.get("readyReplicas") == status.get("availableReplicas"):
             return None

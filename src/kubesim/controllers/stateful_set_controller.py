@@ -85,8 +85,8 @@ class _Members:
 
     @property
     def first_unhealthy(self) -> IndexedPod | None:
-        everyone = [*(pod for _, pod in self.wanted if pod is not None), *reversed(self.surplus)]
-        return next((pod for pod in everyone if self.is_unavailable(pod)), None)
+        pods = [*(pod for _, pod in self.wanted if pod is not None), *reversed(self.surplus)]
+        return next((pod for pod in pods if self.is_unavailable(pod)), None)
 
 
 class StatefulSetController(PodOwnerController):
@@ -113,7 +113,7 @@ class StatefulSetController(PodOwnerController):
             await self._act(members)
         await self.writes.set_status(self.owner_kind, content, _status(members))
         await self._truncate(members)
-        return _next_look(members)
+        return _requeue_after_s(members)
 
     async def _act(self, members: _Members) -> None:
         """Create pods, then remove surplus pods, then update; one at a time if the set is ordered."""
@@ -226,7 +226,7 @@ def _to_update(members: _Members) -> list[IndexedPod]:
     ]
     if members.in_order:
         return old[: max(0, most - missing)]
-    broken = [pod for pod in old if members.is_unavailable(pod)]  # nothing is lost with these
+    broken = [pod for pod in old if members.is_unavailable(pod)]  # updating these disrupts nothing
     healthy = [pod for pod in old if not members.is_unavailable(pod)]
     return broken + healthy[: max(0, most - missing)]
 
@@ -257,7 +257,7 @@ def _status(members: _Members) -> Object:
     return status
 
 
-def _next_look(members: _Members) -> float | None:
+def _requeue_after_s(members: _Members) -> float | None:
     min_ready_s = members.spec.get("minReadySeconds", 0)
     waits = [wait for pod in members.pods if (wait := pod.available_in(min_ready_s, members.now))]
     return min(waits, default=None)

@@ -104,7 +104,7 @@ class VolumeController(ControllerBase):
         users = self.context.pods.using_claim(claim["metadata"]["namespace"], claim["metadata"]["name"])
         return noted or next((pod.node for pod in users if pod.node), "")
 
-    # -- volumes that are there
+    # -- existing volumes
 
     def _all_volumes(self) -> Iterator[Object]:
         for record in self.context.store.collection(self._volumes).ordered():
@@ -139,7 +139,7 @@ class VolumeController(ControllerBase):
         ]
         return found[min(sizes)[2]] if sizes else None
 
-    # -- volumes that are made
+    # -- provisioned volumes
 
     async def _provision(self, claim: Object, storage_class: Object, node: str) -> Object:
         provisioner, spec = storage_class["provisioner"], claim["spec"]

@@ -34,7 +34,7 @@ class EstablishingController:
         if updated != content:
             self._cluster.store.put(
                 self._definitions, updated
-            )  # comes back here, and then has nothing to add
+            )  # this calls `_changed` again, which then has nothing to add
             return
         accepted = any(
             condition["type"] == "Established" and condition["status"] == "True"

@@ -12,7 +12,7 @@ class BadPatch(ValueError):  # noqa: N818 - what the client sent
     """The patch is not a list of operations."""
 
 
-class PatchFailed(ValueError):  # noqa: N818 - what came of it
+class PatchFailed(ValueError):  # noqa: N818 - the result of a patch
     """A JSON patch that can't be applied: a missing path, a failed test, no value to add."""
 
 

@@ -118,7 +118,7 @@ def _conflicts(
     return [
         (owner, path)
         for owner, fields in sorted(others.items())
-        for path in sorted(wanted & fields, key=_fields_before_what_is_in_them)
+        for path in sorted(wanted & fields, key=_conflict_order)
         if path[-1].startswith("f:")
         and _contradicts(value_at(configuration, path, schema), value_at(live, path, schema))
     ]
@@ -129,7 +129,7 @@ def _contradicts(wanted: Any, live: Any) -> bool:
     return bool(wanted != live) and not (wanted in ({}, []) and type(wanted) is type(live))
 
 
-def _fields_before_what_is_in_them(path: FieldPath) -> list[tuple[bool, str]]:
+def _conflict_order(path: FieldPath) -> list[tuple[bool, str]]:
     """Return the sort key of conflicts in the real server."""
     return [(depth < len(path), step) for depth, step in enumerate(path, start=1)]
 
@@ -216,7 +216,7 @@ def _write(content: Object, ownership: Ownership, now: datetime) -> None:
             entry["subresource"] = owner.subresource
         before = times.get((owner.manager, owner.operation, owner.subresource))
         if before and before.get("fieldsV1") == entry["fieldsV1"]:
-            entry["time"] = before.get("time", entry["time"])  # an apply that changes nothing leaves no trace
+            entry["time"] = before.get("time", entry["time"])  # an apply that changes nothing keeps its time
         entries.append(entry)
     metadata["managedFields"] = entries
 

@@ -199,7 +199,7 @@ def _unique(items: list[Any]) -> list[Any]:
 
 
 def _added(value: Any) -> Any:
-    """Return what is new to the object, without parts that are marked by a directive."""
+    """Return a value that is added to the object, without parts that are marked by a directive."""
     if isinstance(value, list):
         return [_added(item) for item in value if not _directive(item)]
     if not isinstance(value, dict):
@@ -209,7 +209,7 @@ def _added(value: Any) -> Any:
 
 
 def _decoded(value: Any) -> Any:
-    """Return what is used as it is; decoding drops directives, which are no fields of any kind."""
+    """Return a value that replaces another, without directives, which are not fields of any kind."""
     if isinstance(value, list):
         return [_decoded(item) for item in value]
     if not isinstance(value, dict):

@@ -75,7 +75,7 @@ def _address(node: Object, address_type: str) -> str:
 NODE = TableLayout(
     (
         NAME,
-        TableColumn("Status", description="Ready or not, and whether new pods may come."),
+        TableColumn("Status", description="Whether it is ready, and whether it is cordoned."),
         TableColumn("Roles", description="From the labels node-role.kubernetes.io/ROLE."),
         AGE,
         TableColumn("Version", description="Version of the kubelet."),
@@ -147,7 +147,7 @@ PRIORITY_CLASS = TableLayout(
         TableColumn("Value", "integer", "The higher, the more important."),
         TableColumn("Global-Default", "boolean", "Whether pods without a class get it."),
         AGE,
-        TableColumn("PreemptionPolicy", description="Whether its pods push out others."),
+        TableColumn("PreemptionPolicy", description="Whether its pods preempt other pods."),
     ),
     each(_priority_class_cells),
 )
@@ -212,11 +212,11 @@ def _resource_use(target: Object, current: Object) -> str:
 HORIZONTAL_POD_AUTOSCALER = TableLayout(
     (
         NAME,
-        TableColumn("Reference", description="What it scales."),
-        TableColumn("Targets", description="Present and wanted values of its metrics."),
+        TableColumn("Reference", description="Workload that it scales."),
+        TableColumn("Targets", description="Current and target values of its metrics."),
         TableColumn("MinPods", description="Lower bound."),
         TableColumn("MaxPods", description="Upper bound."),
-        TableColumn("Replicas", description="Present number."),
+        TableColumn("Replicas", description="Current number of replicas."),
         AGE,
     ),
     each(_autoscaler_cells),
@@ -263,11 +263,11 @@ EVENT = TableLayout(
     (
         TableColumn("Last Seen", description="How long ago it last happened."),
         TableColumn("Type", description="Normal or Warning."),
-        TableColumn("Reason", description="What happened, in one word."),
-        TableColumn("Object", description="To what it happened."),
-        wide("Subobject", "To which part of it."),
-        wide("Source", "Who tells."),
-        TableColumn("Message", description="What happened, in a sentence."),
+        TableColumn("Reason", description="Reason in one word."),
+        TableColumn("Object", description="Object that it is about."),
+        wide("Subobject", "Part of that object."),
+        wide("Source", "Component that reported it."),
+        TableColumn("Message", description="Description in a sentence."),
         wide("First Seen", "How long ago it first happened."),
         wide("Count", "How often it happened."),
         NAME._replace(priority=1),

@@ -39,7 +39,7 @@ def _namespace_cells(namespace: Object, now: datetime) -> list[Cell]:
 
 
 NAMESPACE = TableLayout(
-    (NAME, TableColumn("Status", description="Active, or on its way out."), AGE), each(_namespace_cells)
+    (NAME, TableColumn("Status", description="Active or Terminating."), AGE), each(_namespace_cells)
 )
 
 
@@ -49,7 +49,7 @@ def _config_map_cells(config_map: Object, now: datetime) -> list[Cell]:
 
 
 CONFIG_MAP = TableLayout(
-    (NAME, TableColumn("Data", description="How many entries it has."), AGE), each(_config_map_cells)
+    (NAME, TableColumn("Data", description="Number of entries."), AGE), each(_config_map_cells)
 )
 
 
@@ -60,8 +60,8 @@ def _secret_cells(secret: Object, now: datetime) -> list[Cell]:
 SECRET = TableLayout(
     (
         NAME,
-        TableColumn("Type", description="What it is for."),
-        TableColumn("Data", description="How many entries it has."),
+        TableColumn("Type", description="Type of its data."),
+        TableColumn("Data", description="Number of entries."),
         AGE,
     ),
     each(_secret_cells),
@@ -79,7 +79,9 @@ def _lease_cells(lease: Object, now: datetime) -> list[Cell]:
     return [name(lease), spec(lease).get("holderIdentity") or "", age(lease, now)]
 
 
-LEASE = TableLayout((NAME, TableColumn("Holder", description="Who holds it."), AGE), each(_lease_cells))
+LEASE = TableLayout(
+    (NAME, TableColumn("Holder", description="Identity of its holder."), AGE), each(_lease_cells)
+)
 
 
 def _webhook_cells(configuration: Object, now: datetime) -> list[Cell]:
@@ -87,7 +89,7 @@ def _webhook_cells(configuration: Object, now: datetime) -> list[Cell]:
 
 
 WEBHOOK_CONFIGURATION = TableLayout(
-    (NAME, TableColumn("Webhooks", "integer", "How many webhooks it registers."), AGE), each(_webhook_cells)
+    (NAME, TableColumn("Webhooks", "integer", "Number of webhooks."), AGE), each(_webhook_cells)
 )
 
 
@@ -158,7 +160,7 @@ def _endpoint_slice_cells(endpoints: Object, now: datetime) -> list[Cell]:
 ENDPOINT_SLICE = TableLayout(
     (
         NAME,
-        TableColumn("AddressType", description="What its addresses are."),
+        TableColumn("AddressType", description="Type of its addresses."),
         TableColumn("Ports", description="Ports of every endpoint."),
         TableColumn("Endpoints", description="Their addresses."),
         AGE,

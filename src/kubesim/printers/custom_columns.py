@@ -231,7 +231,7 @@ def _version(version: Object) -> str:
 DEFINITION = TableLayout(
     (
         NAME,
-        TableColumn("Scope", description="In namespaces, or one for the cluster."),
+        TableColumn("Scope", description="Namespaced or Cluster."),
         TableColumn("Versions", description="Versions served, and which of them is stored."),
         _CREATED_AT,
         wide("Group", "Group of its resources."),

@@ -92,7 +92,7 @@ def _initialization(pod: Object) -> _Summary:
             continue
         waiting = (_state(container, "waiting") or {}).get("reason")
         if terminated is not None:
-            reason = f"Init:{_how_it_ended(terminated)}"
+            reason = f"Init:{_end_reason(terminated)}"
         elif waiting and waiting != "PodInitializing":
             reason = f"Init:{waiting}"
         else:
@@ -106,13 +106,13 @@ def _containers(pod: Object, reason: str, *, ready_sidecars: int) -> _Summary:
     running = False
     failure = ""
     statuses = status(pod).get("containerStatuses") or []
-    for container in reversed(statuses):  # so that the first container has the last word
+    for container in reversed(statuses):  # so that the reason of the first container is shown
         waiting = (_state(container, "waiting") or {}).get("reason")
         terminated = _state(container, "terminated")
         if waiting:
             reason = waiting
         elif terminated is not None:
-            reason = _how_it_ended(terminated)
+            reason = _end_reason(terminated)
             failure = reason if terminated.get("exitCode") else failure
         elif container.get("ready") and _state(container, "running") is not None:
             running = True
@@ -133,7 +133,7 @@ def _state(container: Object, which: str) -> Object | None:
     return found
 
 
-def _how_it_ended(terminated: Object) -> str:
+def _end_reason(terminated: Object) -> str:
     if terminated.get("reason"):
         return str(terminated["reason"])
     if terminated.get("signal"):
@@ -194,9 +194,9 @@ def pod_conditions(pod: Object) -> list[Object]:
 POD = TableLayout(
     (
         NAME,
-        TableColumn("Ready", description="How many of its containers are ready."),
+        TableColumn("Ready", description="Number of ready containers, and of all containers."),
         TableColumn("Status", description="State of the containers in one word."),
-        TableColumn("Restarts", description="How often containers were restarted, and when one was last."),
+        TableColumn("Restarts", description="Number of container restarts, and the time of the last one."),
         AGE,
         wide("IP", "Address of the pod."),
         wide("Node", "Node that the pod is bound to."),

@@ -66,7 +66,7 @@ def _volume_cells(volume: Object, now: datetime) -> list[Cell]:
     ]
 
 
-_ATTRIBUTES_CLASS = TableColumn("VolumeAttributesClass", description="Its class of attributes, if any.")
+_ATTRIBUTES_CLASS = TableColumn("VolumeAttributesClass", description="Its volume attributes class, if any.")
 _VOLUME_MODE = wide("VolumeMode", "File system or block device.")
 
 PERSISTENT_VOLUME = TableLayout(
@@ -74,7 +74,7 @@ PERSISTENT_VOLUME = TableLayout(
         NAME,
         TableColumn("Capacity", description="Its size."),
         TableColumn("Access Modes", description="How it may be mounted."),
-        TableColumn("Reclaim Policy", description="What becomes of it after its claim."),
+        TableColumn("Reclaim Policy", description="What happens to it when its claim is deleted."),
         TableColumn("Status", description="Whether it is free or bound."),
         TableColumn("Claim", description="Claim that it is bound to."),
         TableColumn("StorageClass", description="Its storage class."),
@@ -158,10 +158,10 @@ def _default_class(classes: Iterable[Object]) -> str | None:
 STORAGE_CLASS = TableLayout(
     (
         NAME,
-        TableColumn("Provisioner", description="Who makes its volumes."),
-        TableColumn("ReclaimPolicy", description="What becomes of a volume after its claim."),
+        TableColumn("Provisioner", description="Provisioner of its volumes."),
+        TableColumn("ReclaimPolicy", description="What happens to a volume when its claim is deleted."),
         TableColumn("VolumeBindingMode", description="When a claim gets its volume."),
-        TableColumn("AllowVolumeExpansion", description="Whether volumes may grow."),
+        TableColumn("AllowVolumeExpansion", description="Whether volumes can be expanded."),
         AGE,
     ),
     _storage_class_rows,

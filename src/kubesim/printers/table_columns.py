@@ -151,8 +151,8 @@ _HOUR = 60 * _MINUTE
 _DAY = 24 * _HOUR
 _YEAR = 365 * _DAY
 
-# Up to this many seconds a duration is shown in these units: a second, smaller unit only while it still says
-# something about a number that small. (limit, unit, its letter, second unit, its letter)
+# Up to this many seconds a duration is shown in these units; a second, smaller unit only for small numbers.
+# (limit, unit, its letter, second unit, its letter)
 _SCALES = (
     (2 * _MINUTE, 1, "s", 0, ""),
     (10 * _MINUTE, _MINUTE, "m", 1, "s"),

@@ -72,8 +72,8 @@ def _deployment_cells(deployment: Object, now: datetime) -> list[Cell]:
 DEPLOYMENT = TableLayout(
     (
         NAME,
-        TableColumn("Ready", description="Ready pods of those wanted."),
-        TableColumn("Up-to-date", description="Pods made from the present template."),
+        TableColumn("Ready", description="Ready and desired pods."),
+        TableColumn("Up-to-date", description="Pods with the current template."),
         TableColumn("Available", description="Pods ready for at least minReadySeconds."),
         AGE,
         *TEMPLATE_COLUMNS,
@@ -95,7 +95,7 @@ def _replica_set_cells(replica_set: Object, now: datetime) -> list[Cell]:
 
 _REPLICA_COLUMNS = (
     NAME,
-    TableColumn("Desired", "integer", "Pods wanted."),
+    TableColumn("Desired", "integer", "Desired pods."),
     TableColumn("Current", "integer", "Pods that exist."),
     TableColumn("Ready", "integer", "Pods that are ready."),
     AGE,
@@ -117,7 +117,7 @@ def _stateful_set_cells(stateful_set: Object, now: datetime) -> list[Cell]:
 
 
 STATEFUL_SET = TableLayout(
-    (NAME, TableColumn("Ready", description="Ready pods of those wanted."), AGE, _CONTAINERS, _IMAGES),
+    (NAME, TableColumn("Ready", description="Ready and desired pods."), AGE, _CONTAINERS, _IMAGES),
     each(_stateful_set_cells),
 )
 
@@ -141,9 +141,9 @@ DAEMON_SET = TableLayout(
     (
         NAME,
         TableColumn("Desired", "integer", "Nodes that should run its pod."),
-        TableColumn("Current", "integer", "Nodes that run its pod and should."),
+        TableColumn("Current", "integer", "Nodes that run its pod, of the desired ones."),
         TableColumn("Ready", "integer", "Nodes where its pod is ready."),
-        TableColumn("Up-to-date", "integer", "Nodes where its pod is of the present template."),
+        TableColumn("Up-to-date", "integer", "Nodes where its pod has the current template."),
         TableColumn("Available", "integer", "Nodes where its pod has been ready for minReadySeconds."),
         TableColumn("Node Selector", description="Labels of the nodes it runs on."),
         AGE,
@@ -195,7 +195,7 @@ JOB = TableLayout(
     (
         NAME,
         TableColumn("Status", description="Whether it runs, and how it ended."),
-        TableColumn("Completions", description="Pods that succeeded of those needed."),
+        TableColumn("Completions", description="Succeeded pods and required completions."),
         TableColumn("Duration", description="From its start to its end, or until now."),
         AGE,
         *TEMPLATE_COLUMNS,
@@ -226,8 +226,8 @@ CRON_JOB = TableLayout(
         NAME,
         TableColumn("Schedule", description="When it starts Jobs."),
         TableColumn("Timezone", description="Zone of the schedule."),
-        TableColumn("Suspend", "boolean", "Whether it starts none for now."),
-        TableColumn("Active", "integer", "Jobs that run."),
+        TableColumn("Suspend", "boolean", "Whether it is suspended."),
+        TableColumn("Active", "integer", "Running Jobs."),
         TableColumn("Last Schedule", description="How long ago it last started one."),
         AGE,
         *TEMPLATE_COLUMNS,

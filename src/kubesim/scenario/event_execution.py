@@ -59,7 +59,7 @@ class ScenarioOperator:
         kind = self._kind_named(reference.kind)
         if reference.names_one():
             return [OperatorTarget(kind, reference.namespace, reference.name)]
-        # Like looking at a list, without the work of making one of thousands.
+        # Read the store directly: a list response of thousands of objects takes long.
         records = self._server.store.collection(kind).ordered()
         return [
             OperatorTarget(kind, record.namespace, record.name)
@@ -227,7 +227,7 @@ class EventExecutor:
             except OperatorRefused as refused:
                 self._refusals.append(f"{target.name}: {refused}")
 
-    # -- what no API can do
+    # -- outside the API
 
     async def _kill(self, names: tuple[str, ...]) -> None:
         for node in self._nodes(names):
@@ -237,11 +237,11 @@ class EventExecutor:
         for node in self._nodes(names):
             self._kubelets.revive(node)
 
-    async def _fault(self, trouble: ScenarioFault) -> None:
-        number = self._server.inject(trouble.fault).get("number")
-        if number is not None and trouble.lasts is not None:
+    async def _fault(self, scheduled: ScenarioFault) -> None:
+        number = self._server.inject(scheduled.fault).get("number")
+        if number is not None and scheduled.lasts is not None:
             self._server.clock.call_later(
-                trouble.lasts.total_seconds(), lambda: self._server.faults.remove(number)
+                scheduled.lasts.total_seconds(), lambda: self._server.faults.remove(number)
             )
 
     async def _behaviour(self, rules: Behaviour) -> None:

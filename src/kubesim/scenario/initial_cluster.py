@@ -89,8 +89,8 @@ class InitialPlacement:
 
 
 _ANOTHER_SEED = 1 << 32
-_LOOK_EVERY_S = 1.0
-_PATIENCE_S = 5.0
+_POLL_INTERVAL_S = 1.0
+_ESTABLISH_TIMEOUT_S = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ async def _settle(scenario: Scenario, now: datetime) -> list[Object]:
     server = ApiServer(clock=LoopClock(now - scenario.settle), seed=settling_seed(scenario.seed))
     await _create_all(server, scenario, now - scenario.settle)
     if scenario.settle:
-        await _let_it_run(server, scenario, now)
+        await _run_until_start(server, scenario, now)
     return list(_everything(server))
 
 
@@ -137,15 +137,15 @@ async def _create_all(server: ApiServer, scenario: Scenario, now: datetime) -> N
 
 async def _create(operator: ScenarioOperator, content: Object) -> None:
     """Create an object; retry while the definition of its kind is not established yet."""
-    left_s = _PATIENCE_S
+    left_s = _ESTABLISH_TIMEOUT_S
     while True:
         try:
             await operator.create(content)
         except OperatorRefused as refused:
             if refused.code != 404 or left_s <= 0:
                 raise
-            await asyncio.sleep(_LOOK_EVERY_S)
-            left_s -= _LOOK_EVERY_S
+            await asyncio.sleep(_POLL_INTERVAL_S)
+            left_s -= _POLL_INTERVAL_S
         else:
             return
 
@@ -177,26 +177,26 @@ def _needs_storage_class(scenario: Scenario) -> bool:
     return STANDARD not in given and any(claim.storage_class == STANDARD for claim in claims)
 
 
-async def _let_it_run(server: ApiServer, scenario: Scenario, start: datetime) -> None:
+async def _run_until_start(server: ApiServer, scenario: Scenario, start: datetime) -> None:
     cluster = server.cluster
     attach_components(server, scenario.seeded_behaviour(), began=start)
     placing = InitialPlacement(cluster, scenario.workloads)
-    # Only when all who have a place are there may the scheduler place the others.
+    # The scheduler starts only when the pods with a given place are bound.
     await _until_placed(placing, scenario.settle / 2)
     placing.close()
     Scheduler(cluster)
     await asyncio.sleep((start - cluster.clock.now()).total_seconds())
 
 
-async def _until_placed(placing: InitialPlacement, patience: timedelta) -> None:
+async def _until_placed(placing: InitialPlacement, limit: timedelta) -> None:
     loop = asyncio.get_running_loop()
-    end_s = loop.time() + patience.total_seconds()
+    end_s = loop.time() + limit.total_seconds()
     while not placing.place():
         if loop.time() >= end_s:
             for place in placing.missing():
                 _log.warning("no pod was created for this place: %s", place)
             return
-        await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.sleep(_POLL_INTERVAL_S)
 
 
 def _everything(server: ApiServer) -> Iterator[Object]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, model_validator
 
 from kubesim.behaviour import Behaviour
-from kubesim.behaviour.usage_patterns import NOTHING, Duration, LongerThanNothing
+from kubesim.behaviour.usage_patterns import NOTHING, Duration, PositiveDuration
 from kubesim.scenario.scenario_values import (
     Names,
     RawObject,
@@ -21,7 +21,7 @@ __all__ = ["ACTIONS", "MetadataChange", "ObjectChange", "ObjectChoice", "RollOut
 
 
 class ObjectChoice(ScenarioModel):
-    """Some objects: `Pod/shop/web-*`, or with how many of them."""
+    """Objects, such as `Pod/shop/web-*`; with `count`, only so many of them."""
 
     what: ReferenceText
     count: int | None = Field(default=None, ge=1)
@@ -66,7 +66,7 @@ class ScenarioEvent(ScenarioModel):
 
     at: Duration | None = None
     """This long after the start; not given: after the first `every`, or immediately."""
-    every: LongerThanNothing | None = None
+    every: PositiveDuration | None = None
     """Repeated at this interval."""
     until: Duration | None = None
     """Not repeated after this time."""

@@ -119,7 +119,7 @@ def read_document(content: bytes) -> Any:
 
 def contradictions(scenario: Scenario) -> Iterator[str]:
     """Yield contradictions between parts of a scenario, each with its path."""
-    yield from _twice(scenario)
+    yield from _duplicates(scenario)
     nodes = {machine.name for machine in scenario.machines()}
     nodes |= {item["metadata"]["name"] for item in scenario.objects if item["kind"] == "Node"}
     for place, workload in enumerate(scenario.workloads):
@@ -128,7 +128,7 @@ def contradictions(scenario: Scenario) -> Iterator[str]:
             if name not in nodes:
                 yield f"{path}: {name!r}: there is no such node; there are {_some(sorted(nodes))}"
         if workload.on and workload.kind != "Pod" and scenario.settle == NOTHING:
-            yield f"{path}: needs a `settle` longer than 0s: there are no pods to place before"
+            yield f"{path}: needs a `settle` longer than 0s: otherwise there are no pods to place"
     for place, event in enumerate(scenario.events):
         action, given = event.action
         if action in ("cordon", "uncordon", "kill", "revive"):
@@ -137,7 +137,7 @@ def contradictions(scenario: Scenario) -> Iterator[str]:
                     yield f"events[{place}].{action}: {name!r}: there is no such node"
 
 
-def _twice(scenario: Scenario) -> Iterator[str]:
+def _duplicates(scenario: Scenario) -> Iterator[str]:
     names = Counter(machine.name for machine in scenario.machines())
     for name, count in names.items():
         if count > 1:

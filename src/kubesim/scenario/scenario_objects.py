@@ -107,15 +107,15 @@ class ScenarioWorkload(ScenarioModel):
         return max(1, len(self.on)) if self.replicas is None else self.replicas
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> "ScenarioWorkload":
+    def _check_fields(self) -> "ScenarioWorkload":
         if (self.kind == "CronJob") != (self.schedule is not None):
-            raise ValueError("`schedule` is for a CronJob, and a CronJob needs one")
+            raise ValueError("`schedule` is required for a CronJob, and not allowed for other kinds")
         if self.on and self.kind in ("DaemonSet", "CronJob"):
             raise ValueError(
-                f"`on` is not for a {self.kind}: its pods are not there when time starts, or everywhere"
+                f"`on` is not allowed for a {self.kind}: its pods run on every node, or don't exist yet"
             )
         if self.kind == "DaemonSet" and self.replicas is not None:
-            raise ValueError("`replicas` is not for a DaemonSet: it has a pod on every node")
+            raise ValueError("`replicas` is not allowed for a DaemonSet: it has a pod on every node")
         if self.replicas is not None and len(self.on) > self.replicas:
             raise ValueError(f"`on` names {len(self.on)} nodes for {self.replicas} replicas")
         return self

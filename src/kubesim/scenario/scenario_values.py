@@ -18,7 +18,7 @@ from pydantic import (
 
 from kubesim.apiserver.fault_injection import FaultKind, InjectedFault
 from kubesim.behaviour.behaviour_rules import BehaviourModel
-from kubesim.behaviour.usage_patterns import NOTHING, Duration, LongerThanNothing, Pattern
+from kubesim.behaviour.usage_patterns import NOTHING, Duration, Pattern, PositiveDuration
 from kubevalues.quantity import QuantityError, parse_quantity
 
 __all__ = [
@@ -137,10 +137,10 @@ class ScenarioFault(ScenarioModel):
     name: Pattern = "*"
     times: int | None = Field(default=None, ge=1)
     """How many requests it applies to; not given: all, until it ends."""
-    lasts: LongerThanNothing | None = None
+    lasts: PositiveDuration | None = None
     """Ends after this long; not given: never."""
     probability: float = Field(default=1.0, gt=0, le=1)
-    retry_after: LongerThanNothing | None = None
+    retry_after: PositiveDuration | None = None
     """For `too-many-requests` and `unavailable`: the Retry-After of the response, in whole seconds."""
     delay: Duration = timedelta(seconds=1)
     """For `slow`."""
@@ -189,7 +189,7 @@ class ScenarioExtender(ScenarioModel):
     """Send node names (`nodeCacheCapable`) instead of whole nodes."""
     managed_resources: tuple[str, ...] = ()
     """Called only for pods that request one of these resources."""
-    timeout: LongerThanNothing = timedelta(seconds=5)
+    timeout: PositiveDuration = timedelta(seconds=5)
 
     @model_validator(mode="after")
     def _check_verbs(self) -> "ScenarioExtender":

@@ -14,9 +14,11 @@ from kubevalues import NOTHING, Selector, SelectorError, selector_from_labels, s
 __all__ = ["pod_affinity", "topology_spread"]
 
 _POD_AFFINITY = "InterPodAffinity"
-_TOO_FAR = FilterRejection(_POD_AFFINITY, ("node(s) didn't match pod affinity rules",))
-_TOO_NEAR = FilterRejection(_POD_AFFINITY, ("node(s) didn't match pod anti-affinity rules",), final=False)
-_UNWELCOME = FilterRejection(
+_AFFINITY_MISMATCH = FilterRejection(_POD_AFFINITY, ("node(s) didn't match pod affinity rules",))
+_ANTI_AFFINITY_MISMATCH = FilterRejection(
+    _POD_AFFINITY, ("node(s) didn't match pod anti-affinity rules",), final=False
+)
+_EXISTING_ANTI_AFFINITY = FilterRejection(
     _POD_AFFINITY, ("node(s) didn't satisfy existing pods anti-affinity rules",), final=False
 )
 
@@ -25,27 +27,27 @@ _Places = Counter[tuple[str, str]]
 
 
 def pod_affinity(pod: PodInfo, cluster: SchedulerCache) -> Check | None:
-    unwelcome = _places_that_refuse(pod, cluster)
-    if not unwelcome and not pod.affinity and not pod.anti_affinity:
+    refusing = _places_that_refuse(pod, cluster)
+    if not refusing and not pod.affinity and not pod.anti_affinity:
         return None
-    friends = _places_of_matches(pod.affinity, cluster)
-    # Of a group that wants to be together, one must be the first.
-    is_first = not friends and _matches_all(pod, pod.affinity, cluster)
-    repelling: _Places = Counter()
+    matching = _places_of_matches(pod.affinity, cluster)
+    # The first pod of a group with affinity to itself may run anywhere.
+    is_first = not matching and _matches_all(pod, pod.affinity, cluster)
+    conflicting: _Places = Counter()
     for term in pod.anti_affinity:
-        repelling += _places_of_matches((term,), cluster)
+        conflicting += _places_of_matches((term,), cluster)
 
-    affine = {term.topology_key for term in pod.affinity}
+    required_keys = {term.topology_key for term in pod.affinity}
 
     def check(node: NodeInfo) -> FilterRejection | None:
         places = node.labels.items()
-        if not affine <= node.labels.keys():
-            return _TOO_FAR
-        if not is_first and not all((key, node.labels[key]) in friends for key in affine):
-            return _TOO_FAR
-        if repelling and not repelling.keys().isdisjoint(places):
-            return _TOO_NEAR
-        return _UNWELCOME if unwelcome and not unwelcome.keys().isdisjoint(places) else None
+        if not required_keys <= node.labels.keys():
+            return _AFFINITY_MISMATCH
+        if not is_first and not all((key, node.labels[key]) in matching for key in required_keys):
+            return _AFFINITY_MISMATCH
+        if conflicting and not conflicting.keys().isdisjoint(places):
+            return _ANTI_AFFINITY_MISMATCH
+        return _EXISTING_ANTI_AFFINITY if refusing and not refusing.keys().isdisjoint(places) else None
 
     return check
 
@@ -115,7 +117,7 @@ class _Constraint:
             honors_taints=constraint.get("nodeTaintsPolicy") == "Honor",
         )
 
-    def takes_in(self, node: NodeInfo, pod: PodInfo, wanted: WantedNodes) -> bool:
+    def includes(self, node: NodeInfo, pod: PodInfo, wanted: WantedNodes) -> bool:
         if self.honors_affinity and not wanted.include(node):
             return False
         return not self.honors_taints or not has_untolerated_taint(pod, node)
@@ -162,13 +164,13 @@ def _domains(
     def counted(other: PodInfo) -> bool:
         return not other.terminating and other.namespace == namespace and selector.matches(other.labels)
 
-    # An empty selector matches the pod itself, but no pod is ever counted by it.
+    # An empty selector matches the pod itself, but counts no pod.
     empty = selector.selects_everything
     tally = {} if empty else cluster.tally(("spread", namespace, selector), selector, counted)
     wanted = WantedNodes(pod)
     domains: dict[str, int] = {}
     for node in cluster.nodes.values():
-        if all(other.key in node.labels for other in together) and constraint.takes_in(node, pod, wanted):
+        if all(other.key in node.labels for other in together) and constraint.includes(node, pod, wanted):
             domain = node.labels[constraint.key]
             domains[domain] = domains.get(domain, 0) + tally.get(node.name, 0)
     return domains
@@ -178,7 +180,7 @@ def _selector(constraint: Object, pod: PodInfo) -> Selector:
     """Return the selector with `matchLabelKeys`, which newer API servers have already merged."""
     try:
         selector = selector_from_object(constraint.get("labelSelector"))
-    except SelectorError:  # nothing that was admitted; what can't be read selects nothing
+    except SelectorError:  # admission rejects it; an invalid selector selects nothing
         return NOTHING
     keys = constraint.get("matchLabelKeys") or ()
     return selector & selector_from_labels({key: pod.labels[key] for key in keys if key in pod.labels})

@@ -61,7 +61,7 @@ def _readable(selector: object) -> Selector:
         return EVERYTHING
     try:
         return selector_from_object(selector)
-    except SelectorError:  # nothing that was admitted; what can't be read selects nothing
+    except SelectorError:  # admission rejects it; an invalid selector selects nothing
         return NOTHING
 
 
@@ -96,7 +96,7 @@ class PodInfo:
         self.status: Object = pod.get("status") or {}
 
     def counts_like(self, other: "PodInfo") -> bool:
-        """Return whether nothing differs that counts on its node."""
+        """Return whether both states of the pod count the same on its node."""
         return (
             (self.uid, self.owner_uid, self.node, self.terminating, self.finished)
             == (other.uid, other.owner_uid, other.node, other.terminating, other.finished)
@@ -168,7 +168,7 @@ class PodInfo:
         owners = self.object["metadata"].get("ownerReferences") or ()
         return next((owner["uid"] for owner in owners if owner.get("controller")), "")
 
-    def is_owned_by_it(self, dependent: Object) -> bool:
+    def controls(self, dependent: Object) -> bool:
         owners = dependent["metadata"].get("ownerReferences") or ()
         return any(owner.get("controller") and owner.get("uid") == self.uid for owner in owners)
 
@@ -195,7 +195,7 @@ class NodeInfo:
         """The number of pods here by the uid of their controller."""
 
     def is_like(self, other: "NodeInfo") -> bool:
-        """Return whether nothing differs that a filter uses."""
+        """Return whether all values that filters use are the same."""
         return all(
             getattr(self, field) == getattr(other, field)
             for field in (
@@ -226,7 +226,7 @@ class NodeInfo:
         self.requested, self.owners = before.requested, before.owners
 
     def replace(self, pod: PodInfo) -> None:
-        """Replace a pod by a newer state in which no sum differs."""
+        """Replace a pod by a newer state that counts the same."""
         self.pods[pod.key] = pod
         if pod.host_ports:
             self.with_ports[pod.key] = pod

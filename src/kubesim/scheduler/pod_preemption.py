@@ -84,7 +84,7 @@ def _victims(
         return refusal.reasons
     protected = _protected(sorted(lesser, key=_importance), budgets)
     gone = {other.key: other for other in lesser}
-    # Protected pods are the first to be let live, then the more important ones.
+    # Reprieve protected pods first, then the more important ones.
     for other in sorted(lesser, key=lambda victim: (victim.key not in protected, _importance(victim))):
         rest = [victim for key, victim in gone.items() if key != other.key]
         if refused_without(rest) is None:

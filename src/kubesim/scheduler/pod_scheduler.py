@@ -27,7 +27,7 @@ from kubesim.scheduler.scheduling_queue import ANYTHING, SchedulerState
 __all__ = ["DEFAULT_NAME", "Scheduler", "best"]
 
 _HIGHEST = 100.0
-_MISSING_CPU_MILLIS = 100  # a pod that asks for nothing still needs something
+_MISSING_CPU_MILLIS = 100  # assumed for pods without requests
 _MISSING_MEMORY_BYTES = 200 * 1024 * 1024
 _PREFERENCE_WEIGHT = 2.0
 
@@ -81,7 +81,7 @@ DEFAULT_NAME = "default-scheduler"
 _REACTION_S = 0.005
 _CYCLE_S = 0.001
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 10.0
-# The real one says so too, of every pod that is refused wherever it might go.
+# The real scheduler appends this, too, if a filter rejects a pod for all nodes.
 _AFTER_A_REFUSAL = " not found"
 
 
@@ -141,9 +141,9 @@ class Scheduler:
             self._extender_task = asyncio.get_running_loop().create_task(self._call_extenders(pod, found))
         else:
             self._settle(pod, found, {})
-            self._rest()
+            self._end_cycle()
 
-    def _rest(self) -> None:
+    def _end_cycle(self) -> None:
         self._busy = False
         self._schedule_next(_CYCLE_S)
 
@@ -163,7 +163,7 @@ class Scheduler:
             self._writes.set_unschedulable(pod, str(error), reason="SchedulerError")
             self._retry_later(pod)
         finally:
-            self._rest()
+            self._end_cycle()
 
     def _find(self, pod: PodInfo) -> FeasibleNodes:
         if pod.nominated_node in self._seen.view.nodes:
@@ -199,7 +199,7 @@ class Scheduler:
         refused_by |= {found.refused.filter} if found.refused else set()
         if BY_EXTENDER in refused_by:  # any change may change the result of an extender
             refused_by.add(ANYTHING)
-        # Parked before anything is written: what is written may be just what wakes it.
+        # Park the pod before writing, because the write itself may requeue it.
         self._seen.waiting.park(pod, refused_by or {ANYTHING})
         if not total:
             self._writes.set_unschedulable(pod, NO_NODES, reason="Unschedulable")

@@ -15,14 +15,14 @@ from kubesim.common_fields import condition, format_timestamp, set_pod_condition
 from kubesim.scheduler.node_info import NodeInfo, PodInfo, StorageInfo, claim_class
 from kubesim.scheduler.volume_binding_filter import SELECTED_NODE, planned_volumes
 
-__all__ = ["SchedulerWrites", "give_volumes"]
+__all__ = ["SchedulerWrites", "bind_volumes"]
 
 _BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 _BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 _ZONE, _HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 
 
-def give_volumes(cluster: SimulatedCluster, storage: StorageInfo, pod: PodInfo, node: NodeInfo) -> None:
+def bind_volumes(cluster: SimulatedCluster, storage: StorageInfo, pod: PodInfo, node: NodeInfo) -> None:
     """Bind or provision a volume for every claim of the pod."""
     matched, to_make = planned_volumes(pod, node, storage)
     for claim, volume in matched:
@@ -93,7 +93,7 @@ class SchedulerWrites:
         record = self._still_there(pod)
         if record is None:
             return False
-        give_volumes(self._cluster, storage, pod, node)
+        bind_volumes(self._cluster, storage, pod, node)
         try:
             content = bound(self._cluster, record, {}, node.name)
         except StatusError:

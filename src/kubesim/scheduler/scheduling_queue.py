@@ -149,7 +149,7 @@ class SchedulerState:
         before = self.view.nodes.get(change.after.name)
         self.view.put(kind.name, change.after.object)
         if kind.stored_as == _NODES and before is not None:
-            # Kubelets report all the time that nothing is new.
+            # Most reports of kubelets change nothing that filters use.
             return None if before.is_like(self.view.nodes[change.after.name]) else happened
         return happened
 

@@ -95,7 +95,7 @@ def _selector(claim: Object) -> Selector:
         return EVERYTHING
     try:
         return selector_from_object(selector)
-    except SelectorError:  # nothing that was admitted; what can't be read selects nothing
+    except SelectorError:  # admission rejects it; an invalid selector selects nothing
         return NOTHING
 
 
@@ -124,8 +124,8 @@ def volume_binding(pod: PodInfo, cluster: SchedulerCache) -> Check | FilterRejec
         return FilterRejection(_NAME, ("pod has unbound immediate PersistentVolumeClaims",))
 
     def check(node: NodeInfo) -> FilterRejection | None:
-        trouble = {*_bound_trouble(bound, node, storage), *_unbound_trouble(unbound, node, storage)}
-        reasons = tuple(text for text in (_UNREACHABLE, _NONE_TO_BIND, _TOO_SMALL, _GONE) if text in trouble)
+        problems = {*_bound_problems(bound, node, storage), *_unbound_problems(unbound, node, storage)}
+        reasons = tuple(text for text in (_UNREACHABLE, _NONE_TO_BIND, _TOO_SMALL, _GONE) if text in problems)
         return FilterRejection(_NAME, reasons) if reasons else None
 
     return check
@@ -149,7 +149,7 @@ def _fault(claim: Object | None, name: str, pod: PodInfo, *, ephemeral: bool) ->
         return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"'
     if "deletionTimestamp" in claim["metadata"]:
         return f'persistentvolumeclaim "{name}" is being deleted'
-    if ephemeral and not pod.is_owned_by_it(claim):
+    if ephemeral and not pod.controls(claim):
         return f"PVC {pod.namespace}/{name} was not created for pod {pod.key} (pod is not owner)"
     return ""
 
@@ -161,7 +161,7 @@ def _waits_for_its_pod(claim: Object, storage: StorageInfo) -> bool:
     return waits and not claim["spec"].get("volumeName")
 
 
-def _bound_trouble(claims: list[Object], node: NodeInfo, storage: StorageInfo) -> Iterator[str]:
+def _bound_problems(claims: list[Object], node: NodeInfo, storage: StorageInfo) -> Iterator[str]:
     """Yield the first problem of the bound claims, if there is one."""
     for claim in claims:
         volume = storage.volumes.get(claim["spec"]["volumeName"])
@@ -173,7 +173,7 @@ def _bound_trouble(claims: list[Object], node: NodeInfo, storage: StorageInfo) -
             return
 
 
-def _unbound_trouble(claims: list[Object], node: NodeInfo, storage: StorageInfo) -> Iterator[str]:
+def _unbound_problems(claims: list[Object], node: NodeInfo, storage: StorageInfo) -> Iterator[str]:
     if any(_selected_node(claim) not in ("", node.name) for claim in claims):
         yield _NONE_TO_BIND
         return

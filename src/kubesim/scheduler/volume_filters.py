@@ -45,7 +45,7 @@ def _exceeds(wanted: _Attached, node: NodeInfo, storage: StorageInfo, limits: di
     used: _Attached = {}
     for pod in node.pods.values():
         used |= _volumes_of(pod, storage)
-    # A volume that another pod uses here is no new one. One that is still attached without a pod counts
+    # A volume that another pod uses here is not new. One that is still attached without a pod counts
     # twice, as in the real scheduler: once as attached, once as new.
     new = [driver for volume, driver in wanted.items() if volume not in used]
     there = list((_attachments_to(node, storage) | used).values())
@@ -89,7 +89,7 @@ def _driver_of(claim: Object, storage: StorageInfo) -> tuple[str, str] | None:
     if made_by is None:
         return None
     metadata = claim["metadata"]
-    return made_by["provisioner"], f"to be made for {metadata.get('namespace')}/{metadata['name']}"
+    return made_by["provisioner"], f"to be provisioned for {metadata.get('namespace')}/{metadata['name']}"
 
 
 def _must_be_installed(driver: str, storage: StorageInfo) -> bool:
@@ -181,7 +181,7 @@ def volume_zone(pod: PodInfo, cluster: SchedulerCache) -> Check | FilterRejectio
     for name in pod.claims:
         claim = cluster.storage.claim(pod.namespace, name)
         volume_name = claim["spec"].get("volumeName") if claim is not None else None
-        if not volume_name:  # not bound: whether it can be is for volume binding to say
+        if not volume_name:  # not bound: the filter VolumeBinding decides
             continue
         volume = cluster.storage.volumes.get(volume_name)
         if volume is None:
@@ -203,7 +203,7 @@ def _zones(volume: Object) -> list[tuple[str, frozenset[str]]]:
     found = []
     for label in _LABELS:
         zones = [zone.strip() for zone in labels.get(label, "").split(_BETWEEN_ZONES)]
-        if all(zones):  # a label with an empty zone in it can't be read, so it says nothing
+        if all(zones):  # ignore a label with an empty zone
             found.append((label, frozenset(zones)))
     return found
 

@@ -164,6 +164,6 @@ def _extender_error(error: Exception) -> str:
         case aiohttp.ClientConnectorError(os_error=OSError(errno=int() as number)) if number > 0:
             return f"dial tcp {error.host}:{error.port}: connect: {os.strerror(number).lower()}"
         case msgspec.DecodeError():
-            return f"the answer is no JSON: {error}"
+            return f"the answer is not JSON: {error}"
         case _:
             return str(error) or type(error).__name__

@@ -126,7 +126,7 @@ async def test_it_runs_a_scenario_until_it_is_asked_to_end(tmp_path, number):
             assert all(pod.is_ready for pod in pods)
             assert len(pods) == 2
         running.process.send_signal(number)
-        await running.line_with("is gone")
+        await running.line_with("has stopped")
         assert await running.ends() == 0
         assert not kubeconfig.exists(), "what it wrote by itself goes with it"
 
@@ -257,4 +257,4 @@ def test_a_saved_cluster_that_is_not_there_is_named(tmp_path):
 
 def test_a_cluster_has_one_beginning():
     code, reported = refusal("--scenario", "a", "--from", "b")
-    assert (code, "exclude each other" in reported) == (2, True)
+    assert (code, "can't be used together" in reported) == (2, True)

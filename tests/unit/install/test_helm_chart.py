@@ -63,4 +63,4 @@ def test_a_chart_that_was_edited_by_hand_is_found_out(tmp_path: Path, file, caps
     assert main(["--check", str(tmp_path)]) == 0
     (tmp_path / file).write_text("edited", encoding="utf-8")
     assert main(["--check", str(tmp_path)]) == 1
-    assert f"{file} is not what the code says: run `make generate`" in capsys.readouterr().err
+    assert f"{file} is out of date: run `make generate`" in capsys.readouterr().err

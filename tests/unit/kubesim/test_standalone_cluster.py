@@ -49,7 +49,7 @@ async def test_a_process_serves_a_scenario_and_writes_a_kubeconfig(tmp_path):
                 node["metadata"]["name"]: node["spec"].get("unschedulable", False) for node in nodes["items"]
             } == {"w-1": True, "w-2": False}
             process.send_signal(signal.SIGTERM)
-            assert b"is gone" in await process.stdout.read()
+            assert b"has stopped" in await process.stdout.read()
             assert await process.wait() == 0
     finally:
         if process.returncode is None:
@@ -66,7 +66,7 @@ async def test_the_library_and_the_command_work_without_the_product():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param(["--scenario", "a", "--from", "b"], "exclude each other", id="two sources"),
+        pytest.param(["--scenario", "a", "--from", "b"], "can't be used together", id="two sources"),
         pytest.param(["--port", "65536"], "not between 0 and 65535", id="a port that does not exist"),
         pytest.param(["--speed", "0"], "not above 0", id="a clock that stands still"),
         pytest.param(["--scenario", "\x1b[2J"], "\\u001b[2J", id="a name that a terminal would act on"),

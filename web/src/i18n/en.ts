@@ -243,7 +243,7 @@ export const en = {
   // Why
   "why.intro": "Which rule forbids which node, and what keeps the pod where it is.",
   "why.search": "Find a pod",
-  "why.loading": "Asking every rule about every node",
+  "why.loading": "Checking every rule on every node",
   "why.empty": "Choose a pod",
   "why.emptyHelp": "Type a part of its namespace or name.",
   "why.refusedNow": "Refused by the current plan",
@@ -339,7 +339,7 @@ export const en = {
   "act.drain": "Drain",
   "act.undrain": "End maintenance",
   "act.dont": "Back",
-  "act.loading": "Asking what would be created",
+  "act.loading": "Preparing the requests",
   "act.objects.one": "{n} request to the API server",
   "act.objects.other": "{n} requests to the API server",
   "verb.create": "Create",

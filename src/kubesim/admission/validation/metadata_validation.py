@@ -98,7 +98,7 @@ def check_metadata(kind: ResourceKind, metadata: Object, *, creating: bool) -> I
 def _check_name(kind: ResourceKind, metadata: Object) -> Iterator[FieldError]:
     rule = _naming_rule(kind)
     if prefix := metadata.get("generateName", ""):
-        # A prefix may end in what a name may not end in: five characters follow.
+        # A prefix may end in a hyphen, because five characters follow.
         for complaint in rule(f"{prefix[:-1]}a" if prefix.endswith("-") else prefix):
             yield field_errors.invalid("metadata.generateName", prefix, complaint)
     if not metadata.get("name"):
@@ -191,7 +191,7 @@ def check_count_or_percent(value: int | str, path: str) -> Iterator[FieldError]:
 
 
 def as_number(value: int | str) -> int:
-    """Return the number; of a percentage, only whether it is zero matters."""
+    """Return the number, or that of a percentage; 0 for any other text."""
     if isinstance(value, int):
         return value
     return int(value[:-1]) if not name_syntax.percentage(value) else 0

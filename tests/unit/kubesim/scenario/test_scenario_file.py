@@ -57,7 +57,7 @@ def test_all_mistakes_are_reported_at_once_with_their_paths():
         ("events: [{}]", "must have one action, not 0 (none): cordon, uncordon, label, annotate,"),
         ("workloads: [{name: a, kind: CronJob}]", "workloads[0]: "),
         ("workloads: [{name: a, replicas: 1, on: [n, n]}]", "`on` names 2 nodes for 1 replicas"),
-        ("workloads: [{kind: DaemonSet, name: a, replicas: 1}]", "`replicas` is not for a DaemonSet"),
+        ("workloads: [{kind: DaemonSet, name: a, replicas: 1}]", "`replicas` is not allowed for a DaemonSet"),
         ("pools: {name: a}", "pools: {'name': 'a'}: must be a list"),
         ("events: [{until: 5m, kill: x}]", "`until` needs `every`"),
         ("faults: [{kind: slow, probability: 2}]", "faults[0].probability: 2: must be less than or equal"),
@@ -83,8 +83,8 @@ def test_the_parts_must_fit_together():
         "nodes, pools: 'w-1': 2 nodes of this name",
         "workloads: Deployment default/b: given 2 times",
         "workloads[0].on: 'w-9': there is no such node; there are w-1, w-2",
-        "workloads[0].on: needs a `settle` longer than 0s: there are no pods to place before",
-        "workloads[1].on: needs a `settle` longer than 0s: there are no pods to place before",
+        "workloads[0].on: needs a `settle` longer than 0s: otherwise there are no pods to place",
+        "workloads[1].on: needs a `settle` longer than 0s: otherwise there are no pods to place",
         "events[0].kill: 'w-7': there is no such node",
     ]
 

@@ -93,7 +93,7 @@ async def test_one_that_may_be_ignored_is_ignored(unused_tcp_port):
     ("answer", "why"),
     [
         pytest.param(web.Response(status=500), "failed filter with extender at URL ", id="an error"),
-        pytest.param(web.Response(text="fine"), "the answer is no JSON", id="no JSON"),
+        pytest.param(web.Response(text="fine"), "the answer is not JSON", id="no JSON"),
         pytest.param(web.json_response({"Error": "not today"}), "not today", id="a refusal in words"),
     ],
 )
