@@ -78,7 +78,7 @@ class SelectorError(ValueError):
         self.position = position
         """The position in the text, counted from 0; None for the object form."""
         self.path = path
-        """Which field of the object form, such as `matchExpressions[0].values`."""
+        """The field of the object form, such as `matchExpressions[0].values`."""
         self.reason = message
         place = path if position is None else f"at character {position + 1}"
         super().__init__(f"{place}: {message}" if place else message)
@@ -221,7 +221,7 @@ class Selector:
         return True
 
     def __and__(self, other: "Selector") -> "Selector":
-        """Select what both select."""
+        """Return a selector for the labels that both match."""
         if self.selects_nothing or other.selects_nothing:
             return NOTHING
         return Selector.of((*self.requirements, *other.requirements))

@@ -177,12 +177,12 @@ class SavedCluster:
 
 def parse_cluster(raw: bytes, *, source: str) -> SavedCluster:
     """Parse a saved cluster; raise `UnreadableCluster` with every fault that can be found."""
-    outer = _outer(source, _as_json(source, _unpacked(source, raw)))
+    object_list = _object_list(source, _as_json(source, _unpacked(source, raw)))
     faults: list[str] = []
-    objects = tuple(_objects(outer, "", faults))
+    objects = tuple(_objects(object_list, "", faults))
     if faults:
         raise UnreadableCluster(source, faults)
-    annotations = outer.annotations
+    annotations = object_list.annotations
     complete = frozenset(kind for kind in annotations.get(SAVED_KINDS, "").split(",") if kind)
     steered = {"true": True, "false": False}.get(annotations.get(STEERED, ""))
     guarded = annotations.get(GUARDED) == "true"
@@ -240,7 +240,7 @@ def _as_json(source: str, raw: bytes) -> bytes:
         raise UnreadableCluster(source, [str(error)]) from error
 
 
-class _Outer(msgspec.Struct):
+class _ObjectList(msgspec.Struct):
     """A list of objects: the whole file, or a list inside it."""
 
     kind: str | None = None
@@ -276,47 +276,47 @@ class _Name(msgspec.Struct):
     namespace: str | None = None
 
 
-_decode_outer = msgspec.json.Decoder(_Outer).decode
+_decode_list = msgspec.json.Decoder(_ObjectList).decode
 _decode_head = msgspec.json.Decoder(_Head).decode
 _NO_LIST = (
     "not a list of objects; save one with rescheduler snapshot, or kubectl get nodes,pods,... -A -o json"
 )
 
 
-def _outer(source: str, raw: bytes) -> _Outer:
+def _object_list(source: str, raw: bytes) -> _ObjectList:
     try:
-        outer = _decode_outer(raw)
+        object_list = _decode_list(raw)
     except msgspec.ValidationError as error:
         raise UnreadableCluster(source, [f"{_NO_LIST} ({json_error_text('', error)})"]) from error
     except _FAULTS as error:
         raise UnreadableCluster(source, [f"invalid JSON: {error}"]) from error
-    if outer.items is None:
+    if object_list.items is None:
         raise UnreadableCluster(source, [_NO_LIST])
-    return outer
+    return object_list
 
 
-def _objects(outer: _Outer, around: str, faults: list[str]) -> Iterator[SavedObject]:
+def _objects(object_list: _ObjectList, around: str, faults: list[str]) -> Iterator[SavedObject]:
     """Yield the objects of a list, and of lists inside it, whose items may omit their kind."""
-    for position, raw in enumerate(outer.items or ()):
+    for position, raw in enumerate(object_list.items or ()):
         place = f"{around}items[{position}]"
         try:
             head = _decode_head(raw)
             if bytes(head.items)[:1] == b"[":
-                yield from _objects(_decode_outer(raw), f"{place}.", faults)
+                yield from _objects(_decode_list(raw), f"{place}.", faults)
                 continue
         except _FAULTS as error:
             faults.append(json_error_text(place, error))
             continue
-        found = _object(place, head, outer, raw)
+        found = _object(place, head, object_list, raw)
         if isinstance(found, str):
             faults.append(found)
         else:
             yield found
 
 
-def _object(place: str, head: _Head, outer: _Outer, raw: Raw) -> SavedObject | str:
-    kind = head.kind or outer.kind_of_items
-    api_version = head.api_version or (outer.api_version if outer.kind_of_items else "") or ""
+def _object(place: str, head: _Head, object_list: _ObjectList, raw: Raw) -> SavedObject | str:
+    kind = head.kind or object_list.kind_of_items
+    api_version = head.api_version or (object_list.api_version if object_list.kind_of_items else "") or ""
     name = (head.metadata and head.metadata.name) or ""
     if not kind or not name:
         return f"{place} has no kind or no metadata.name"
