@@ -360,7 +360,7 @@ class DeschedulerPolicy:
 
 @dataclass(frozen=True, slots=True)
 class DeschedulerPlugin:
-    """A plugin that some profile enables, with its arguments."""
+    """A plugin that a profile enables or configures, with its arguments."""
 
     plugin: EvictionPlugin
     path: FieldPath

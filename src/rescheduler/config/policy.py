@@ -67,7 +67,7 @@ class UsageSource(StrEnum):
 
 
 class ZeroBudget(StrEnum):
-    """When pods whose budget allows no disruption may be moved make-before-break."""
+    """The cases in which pods whose budget allows no disruption may be moved make-before-break."""
 
     NEVER = "never"
     MAINTENANCE = "maintenance"
@@ -75,7 +75,7 @@ class ZeroBudget(StrEnum):
 
 
 class SafeEvictionMode(StrEnum):
-    """Selects the pods that are moved before another client may evict them."""
+    """The pods that are moved before another client may evict them."""
 
     AUTO = "auto"
     ALL = "all"

@@ -205,7 +205,7 @@ class Cost:
 
 
 class RoomWithAutoscaler(StrEnum):
-    """When MakeRoom acts in a cluster with a node autoscaler."""
+    """The behavior of MakeRoom in a cluster with a node autoscaler."""
 
     NEVER = "never"
     AFTER_TIMEOUT = "afterTimeout"
