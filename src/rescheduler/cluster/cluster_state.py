@@ -223,7 +223,7 @@ class _StorageStore:
 
 
 class ClusterState:
-    """Records of all objects: `apply_…` adds or replaces by key, `remove_…` removes, and ignores unknown
+    """The records of all objects. `apply_…` adds or replaces by key; `remove_…` removes, and ignores unknown
     keys."""
 
     def __init__(self) -> None:

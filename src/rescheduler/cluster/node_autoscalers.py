@@ -52,7 +52,7 @@ UNDERUSED_SHARE: Final = 0.5
 
 
 class Consolidation(StrEnum):
-    """When Karpenter removes nodes of a NodePool that are not needed."""
+    """The policy by which Karpenter removes nodes of a NodePool that are not needed."""
 
     NEVER = "Never"
     WHEN_EMPTY = "WhenEmpty"

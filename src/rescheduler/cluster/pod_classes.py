@@ -44,7 +44,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class InternedValues(Generic[K]):
-    """Gives each value a number while some row uses it; afterwards, another value may get the number."""
+    """A table that numbers each value while some row uses it; later, another value may get the number."""
 
     def __init__(self) -> None:
         self._number: dict[K, int] = {}

@@ -50,7 +50,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 class LabelSelectorRequirement(msgspec.Struct, frozen=True, gc=False):
-    """`operator` is one of In, NotIn, Exists, DoesNotExist."""
+    """A requirement of a label selector; `operator` is In, NotIn, Exists or DoesNotExist."""
 
     key: str = ""
     operator: str = ""
@@ -71,7 +71,7 @@ class LabelSelector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class NodeSelectorRequirement(msgspec.Struct, frozen=True, gc=False):
-    """`operator` is one of In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+    """A requirement of a node selector; `operator` is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
 
     key: str = ""
     operator: str = ""

@@ -288,7 +288,7 @@ class RequestsOnlyReader:
 
 @dataclass(frozen=True, slots=True)
 class HotNodeHistory:
-    """How many checks in a row found each node too hot; empty after a start."""
+    """The number of consecutive checks that found each node too hot; empty after a start."""
 
     source: UsageSource | None = None
     checks: int = 0

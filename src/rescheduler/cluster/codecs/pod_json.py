@@ -190,7 +190,7 @@ class ContainerResourceStatus(JsonFields):
 
 
 class PodResourceStatus(JsonFields):
-    """The resources in the status; encoded, they are part of the key of the pod's requests."""
+    """The resources in the status. Encoded, they are part of the key of the pod's requests."""
 
     container_statuses: list[ContainerResourceStatus] = []
     allocated_resources: Part = UNSET

@@ -352,7 +352,7 @@ V = TypeVar("V")
 
 
 class DecodeCache(dict[K, V]):
-    """Caches `make(key)` for the keys that were used recently.
+    """A cache of `make(key)` for the keys that were used recently.
 
     It never holds more than twice its capacity: when it is full, its entries become the older generation.
     Entries that are used again move back; the others are dropped when the cache is full again. A

@@ -43,7 +43,7 @@ __all__ = [
 
 
 class InvalidVector(Exception):  # noqa: N818 - named after what came instead
-    """The response has no amounts; the message says what it has."""
+    """The response has no valid amounts; the message says what it has instead."""
 
 
 class PrometheusSample(msgspec.Struct, frozen=True, gc=False):
@@ -53,7 +53,8 @@ class PrometheusSample(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class InstantVector:
-    """A series with `namespace` and `pod` is a pod's, one with `node` alone a node's; others are ignored."""
+    """The values of a query. A series with `namespace` and `pod` is a pod's, one with `node` alone a node's;
+    others are ignored."""
 
     pods: dict[str, PrometheusSample] = field(default_factory=dict)
     nodes: dict[str, PrometheusSample] = field(default_factory=dict)

@@ -94,7 +94,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BudgetWithSelector:
-    """A budget, and which pods of its namespace it covers."""
+    """A budget, and the selector of the pods of its namespace that it covers."""
 
     budget: BudgetRecord
     pods: Selector
