@@ -4,7 +4,7 @@ Aliases (`[*a, *a]`) and merge keys (`<<: [*a, *a]`) grow exponentially with eac
 or with a million digits take minutes to parse, and very deep nesting overflows the stack of libyaml and
 ends the process. The loader raises an error as soon as a file exceeds what a real file needs.
 
-Text for the errors of a JSON parser: the path of the value, what was expected, and what is there.
+`json_error_text` formats an error of a JSON parser: the path of the value, what was expected and found.
 """
 
 import re
@@ -15,7 +15,7 @@ import yaml
 __all__ = ["BoundedLoader", "json_error_text", "load_yaml"]
 
 _MOST_REPEATED: Final = 100_000
-"""Values that aliases stand for, in the whole file."""
+"""The largest number of values to which the aliases of a file may expand."""
 _LONGEST_NUMBER: Final = 100
 _DEEPEST: Final = 250
 
@@ -23,7 +23,7 @@ _FASTEST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class BoundedLoader(_FASTEST):  # type: ignore[misc] # with or without libyaml: both have the same shape
-    """Load YAML; raise `yaml.YAMLError` for what is too large."""
+    """A loader that raises `yaml.YAMLError` for content that is too large."""
 
     _depth = 0
 
@@ -93,11 +93,11 @@ def _refusal(why: str, node: yaml.Node) -> yaml.YAMLError:
 
 
 def load_yaml(content: str | bytes) -> Any:
-    """Return what the one document in it says. Raises `yaml.YAMLError`, and RecursionError."""
+    """Return the data of the only document in `content`. Raises `yaml.YAMLError`, and RecursionError."""
     try:
         return yaml.load(content, Loader=BoundedLoader)  # noqa: S506 - it is a safe loader
     except (ValueError, OverflowError, AttributeError) as error:
-        # A date or a character that YAML's grammar lets pass and its constructors do not.
+        # A date or a character that YAML's grammar allows and its constructors reject.
         raise yaml.YAMLError(str(error)) from error
 
 
@@ -116,7 +116,7 @@ _WORDS = {
 
 
 def json_error_text(place: str, error: Exception) -> str:
-    """Return such as `items[3].metadata.name: expected a string, got an integer`."""
+    """Return the error as text, such as `items[3].metadata.name: expected a string, got an integer`."""
     why = str(error) or type(error).__name__
     if isinstance(error, RecursionError):
         why = "nested too deeply"

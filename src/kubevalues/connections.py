@@ -43,10 +43,10 @@ def _plain_socket(address: aiohttp.AddrInfoType) -> socket.socket:
 
 
 class ClosingConnector(aiohttp.TCPConnector):
-    """Closes in `close` every connection that is still open, and waits until all are closed.
+    """A connector whose `close` closes every open connection and waits until all are closed.
 
-    aiohttp itself forgets the connections of cancelled requests and of answers with `Connection: close`. If
-    the event loop ends before their TLS shutdown does, they stay open.
+    aiohttp itself forgets the connections of cancelled requests and of responses with `Connection: close`.
+    If the event loop ends before their TLS shutdown does, they stay open.
     """
 
     def __init__(

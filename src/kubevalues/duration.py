@@ -1,7 +1,7 @@
 """Parse and format durations as Go writes them (`1h30m`, `500ms`).
 
 A duration is a `timedelta`. Go counts nanoseconds; fractions of a microsecond are rounded away from zero,
-so that a positive timeout never becomes zero. `parse_nanoseconds` is exact.
+so that a positive timeout never becomes zero. Only `parse_nanoseconds` is exact.
 """
 
 import re
@@ -25,7 +25,7 @@ _UNITS = {
     "ns": 1,
     "us": _MICROSECOND,
     "µs": _MICROSECOND,  # U+00B5, the micro sign
-    "μs": _MICROSECOND,  # U+03BC, the Greek letter: Go knows both
+    "μs": _MICROSECOND,  # U+03BC, the Greek letter: Go accepts both
     "ms": _MILLISECOND,
     "s": _SECOND,
     "m": 60 * _SECOND,
@@ -37,7 +37,7 @@ _LONGEST_TEXT = 1000
 
 
 class DurationError(ValueError):
-    """The text is no duration; the message says why and what is allowed."""
+    """The text is not a duration; the message says why and what is allowed."""
 
 
 def parse_duration(text: str) -> timedelta:
@@ -60,7 +60,7 @@ def parse_nanoseconds(text: str) -> int:
     position = 0
     while position < len(unsigned):
         part = _PART.match(unsigned, position)
-        assert part is not None  # the pattern matches anything, if only the empty text
+        assert part is not None  # the pattern matches anything, even the empty text
         total += _part_nanoseconds(part, text)
         position = part.end()
     if total > _LARGEST or (total == _LARGEST and not text.startswith("-")):
@@ -81,7 +81,7 @@ def _part_nanoseconds(part: re.Match[str], text: str) -> int:
 
 
 def _fraction(digits: str, unit: int) -> int:
-    """Calculate in floating point, like Go: `0.3333333333333333333h` is 20 minutes there, so it is here."""
+    """Compute the fraction in floating point, as Go does: `0.3333333333333333333h` is 20 minutes."""
     kept = 0
     scale = 1.0
     for digit in digits:

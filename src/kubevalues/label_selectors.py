@@ -37,8 +37,8 @@ _SUBDOMAIN_RULE = "lower-case letters, digits, '-' and '.', with a letter or dig
 
 
 def label_key_error(key: str) -> str | None:
-    """Return what is wrong with a label key. A key is a name, or a DNS prefix, a slash and a name: `app`,
-    `example.com/app`."""
+    """Return what is wrong with a label key, or None. A key is a name, or a DNS prefix, a slash and a name:
+    `app`, `example.com/app`."""
     prefix, slash, name = key.rpartition("/")
     if slash:
         if not prefix:
@@ -55,7 +55,7 @@ def label_key_error(key: str) -> str | None:
 
 
 def label_value_error(value: str) -> str | None:
-    """Return what is wrong with a label value. A value is empty, or looks like a key's name."""
+    """Return what is wrong with a label value, or None. A value is empty, or looks like a key's name."""
     if len(value) > _LONGEST_NAME:
         return f"has {len(value)} characters; at most {_LONGEST_NAME} are allowed"
     if value and not _NAME.fullmatch(value):
@@ -78,14 +78,14 @@ class SelectorError(ValueError):
         self.position = position
         """The position in the text, counted from 0; None for the object form."""
         self.path = path
-        """Which field of the object form, such as `matchExpressions[0].values`."""
+        """The field of the object form, such as `matchExpressions[0].values`."""
         self.reason = message
         place = path if position is None else f"at character {position + 1}"
         super().__init__(f"{place}: {message}" if place else message)
 
 
 class SelectorOperator(StrEnum):
-    """The operators, named as in the object form."""
+    """An operator of a requirement, named as in the object form."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -120,12 +120,12 @@ class Requirement:
     key: str
     operator: SelectorOperator
     values: tuple[str, ...] = ()
-    """Sorted, without doubles."""
+    """Sorted, without duplicates."""
 
     @classmethod
     def checked(cls, key: str, operator: SelectorOperator, values: Iterable[str] = ()) -> "Requirement":
-        """Return a valid requirement; raise `SelectorError` with the reason alone: the caller knows the
-        place."""
+        """Return a valid requirement; raise `SelectorError` with the reason alone, because only the caller
+        knows the place."""
         found = tuple(sorted(set(values)))
         if fault := label_key_error(key):
             raise SelectorError(f"the label key {key!r} {fault}")
@@ -195,10 +195,11 @@ def _values_error(operator: SelectorOperator, values: tuple[str, ...]) -> str | 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Labels match when every requirement does. Made by the parsers, or `EVERYTHING`, or `NOTHING`."""
+    """A selector matches labels that meet every requirement. Parsers create it; `EVERYTHING` and `NOTHING`
+    are constants."""
 
     requirements: tuple[Requirement, ...] = ()
-    """Sorted, without doubles."""
+    """Sorted, without duplicates."""
     selects_nothing: bool = False
     """Whether this is `NOTHING`, the selector of a field that is not set."""
 
@@ -220,14 +221,14 @@ class Selector:
         return True
 
     def __and__(self, other: "Selector") -> "Selector":
-        """Select what both select."""
+        """Return a selector for the labels that both match."""
         if self.selects_nothing or other.selects_nothing:
             return NOTHING
         return Selector.of((*self.requirements, *other.requirements))
 
     def __str__(self) -> str:
-        """Return the canonical text form; both `EVERYTHING` and `NOTHING` have none and give an empty
-        text."""
+        """Return the canonical text form; it is empty for `EVERYTHING` and, because it has none, for
+        `NOTHING`."""
         return ",".join(map(str, self.requirements))
 
 
@@ -239,12 +240,12 @@ _LARGEST = 2**63 - 1
 
 
 def can_overlap(one: Selector, other: Selector) -> bool:
-    """Return True unless no labels at all could match both."""
+    """Return whether some labels could match both selectors."""
     return can_match(one & other)
 
 
 def can_match(selector: Selector) -> bool:
-    """Return True unless no labels at all could match: `a=x,a=y` can't."""
+    """Return whether some labels could match: `a=x,a=y` matches none."""
     if selector.selects_nothing:
         return False
     by_key: defaultdict[str, list[Requirement]] = defaultdict(list)
@@ -263,20 +264,20 @@ def _can_all_be_met(key: str, requirements: list[Requirement]) -> bool:
 
 
 def _candidates(requirements: list[Requirement]) -> Iterator[str]:
-    """Yield values among which one meets all requirements, if there is one at all."""
+    """Yield values of which at least one meets all requirements, if any value does."""
     for requirement in requirements:
         if requirement.operator is SelectorOperator.IN:
             yield from requirement.values
             return
     excluded = sum(len(r.values) for r in requirements if r.operator is SelectorOperator.NOT_IN)
-    # One value more than are excluded is enough.
+    # One more value than is excluded is enough.
     for number, _ in zip(_numbers(requirements), range(excluded + 1), strict=False):
         yield number
 
 
 def _numbers(requirements: list[Requirement]) -> Iterator[str]:
     """Yield whole numbers within all bounds, each in all its spellings: `7` and `07` are different values."""
-    lowest, highest = 0, _LARGEST  # a label's value can't begin with a minus sign
+    lowest, highest = 0, _LARGEST  # a label value can't start with a minus sign
     for requirement in requirements:
         bound = label_integer(requirement.values[0]) if requirement.values else None
         if requirement.operator is SelectorOperator.GREATER and bound is not None:

@@ -1,8 +1,8 @@
 """Exact Kubernetes quantities (`250m`, `1.5Gi`, `12e6`), and the type IntOrString (`2`, `25%`).
 
 A quantity is an integer number of nano-units, the finest step of Kubernetes, so sums and comparisons never
-round. Finer values are rounded up when they are parsed, as in the API server. Two limits follow the
-documentation, not the API server:
+round. Finer values are rounded away from zero when they are parsed, as in the API server. Two limits follow
+the documentation, not the API server:
 
 - No quantity is larger than 2⁶³ - 1; larger ones are capped. (The API server caps only `Ki`, `Mi`, …; from
   `10E` on its numbers overflow.)
@@ -31,13 +31,13 @@ __all__ = [
 ]
 
 IntOrString = int | str
-"""The value as API objects have it."""
+"""An integer, or a percentage as a string, as in API objects."""
 
 _PERCENTAGE = re.compile(r"(?P<percent>-?[0-9]{1,9})%")
 
 
 class IntOrStringError(ValueError):
-    """It is neither an integer nor a percentage; the message says what is allowed."""
+    """The value is neither an integer nor a percentage; the message says what is allowed."""
 
 
 def scaled_rounding_up(share: IntOrString, whole: int) -> int:
@@ -76,11 +76,11 @@ _CACHED = 65_536
 
 
 class QuantityError(ValueError):
-    """The text is no quantity; the message says what is allowed."""
+    """The text is not a quantity; the message says what is allowed."""
 
 
 class Notation(Enum):
-    """How a quantity was written, and therefore how it is written again."""
+    """The notation in which a quantity was written, and in which it is written again."""
 
     DECIMAL = "DecimalSI"
     BINARY = "BinarySI"
@@ -165,7 +165,7 @@ def whole(text: str) -> int:
 
 
 def _nanos(digits: str, power_of_ten: int, power_of_two: int) -> int:
-    """Return the digits times 10^p times 2^q, rounded up and capped; a number of any length costs little."""
+    """Return the digits times 10^p times 2^q, rounded up and capped. Even very long numbers cost little."""
     digits = digits.lstrip("0")
     if not digits:
         return 0
@@ -187,7 +187,7 @@ def _power_of_ten(exponent: int) -> int:
 
 
 def _bounded(exponent: str) -> int:
-    """Return the exponent, at most 9 digits of it: beyond that, the result is the cap or one nano anyway."""
+    """Return at most 9 digits of the exponent; with more, the result is the cap or one nano anyway."""
     sign, digits = ("-", exponent[1:]) if exponent[0] == "-" else ("", exponent.lstrip("+"))
     return int(sign + (digits.lstrip("0")[:9] or "0"))
 

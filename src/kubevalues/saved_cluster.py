@@ -3,7 +3,7 @@
 Only the list and the identity of each object are decoded here, because a cluster can have hundreds of
 megabytes; callers decode the objects that they need. YAML is converted to JSON first, with kubectl's
 meaning of plain values: dates are strings, and numbers as keys become strings. Aliases are an error:
-kubectl never writes them, and they hide the size of a file.
+kubectl never writes them, and they let a small file become huge.
 """
 
 import gzip
@@ -27,7 +27,12 @@ __all__ = [
     "STEERED",
     "USAGE_SOURCE",
     "NotJsonCompatible",
+    "SavedCluster",
+    "SavedObject",
+    "UnreadableCluster",
     "json_from_yaml",
+    "parse_cluster",
+    "read_bounded",
 ]
 
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
@@ -38,7 +43,7 @@ class NotJsonCompatible(ValueError):  # noqa: N818 - says what the content is
 
 
 class _Loader(BoundedLoader):
-    yaml_implicit_resolvers = {  # noqa: RUF012 - yaml's own, with one entry less
+    yaml_implicit_resolvers = {  # noqa: RUF012 - yaml's own, without timestamps
         first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
         for first, resolvers in BoundedLoader.yaml_implicit_resolvers.items()
     }
@@ -49,7 +54,7 @@ def json_from_yaml(raw: bytes) -> bytes:
     try:
         content = yaml.load(raw, Loader=_Loader)  # noqa: S506 - it is a safe loader
     except (ValueError, OverflowError, AttributeError) as error:
-        # A number or a character that YAML's grammar lets pass and its constructors do not.
+        # A number or a character that YAML's grammar allows and its constructors reject.
         raise NotJsonCompatible(str(error)) from error
     return msgspec.json.encode(_Plain().value(content, ""))
 
@@ -57,7 +62,7 @@ def json_from_yaml(raw: bytes) -> bytes:
 class _Plain:
     def __init__(self) -> None:
         self._seen: dict[int, Any] = {}
-        """The containers by id; they are held, so that no id is given twice."""
+        """The containers by id; holding them keeps Python from using an id twice."""
 
     def value(self, value: Any, path: str) -> Any:
         if isinstance(value, dict | list):
@@ -85,13 +90,11 @@ def _key(key: Any, path: str) -> str:
     )
 
 
-__all__ += ["SavedCluster", "SavedObject", "UnreadableCluster", "parse_cluster", "read_bounded"]
-
 SAVED_AT = "rescheduler.dev/saved-at"
 """Annotation of the list: when the cluster looked like this, in RFC 3339."""
 
 SAVED_KINDS = "rescheduler.dev/saved-kinds"
-"""Annotation of the list: the kinds of which it has all there were, even if that was none."""
+"""Annotation of the list: the kinds of which it has all objects, even if there were none."""
 
 STEERED = "rescheduler.dev/steered"
 """Annotation of the list: whether our webhook answered, `true` or `false`; absent if unknown."""
@@ -105,11 +108,11 @@ USAGE_SOURCE = "rescheduler.dev/usage-source"
 _GZIP_MAGIC = b"\x1f\x8b"
 
 MAX_SAVED_BYTES = 2 << 30
-"""150,000 pods with everything that `kubectl get -o json` prints of them take less than half of it."""
+"""150,000 pods, as `kubectl get -o json` prints them, take less than half of this."""
 _CHUNK_BYTES = 1 << 20
 _ALWAYS_ALLOWED_BYTES = 64 << 20
 _LARGEST_EXPANSION = 200
-"""Saved clusters shrink to a twentieth or fiftieth; only what was made to harm shrinks to a thousandth."""
+"""gzip shrinks saved clusters to a twentieth or fiftieth; only malicious files shrink to a thousandth."""
 
 _MOST_FAULTS = 20
 _FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -164,7 +167,7 @@ class SavedCluster:
     saved_at: str
     """The time in the file; empty if it has none."""
     complete_kinds: frozenset[str]
-    """Kinds of which it has all there were."""
+    """The kinds of which it has all objects."""
     steered: bool | None = None
     """Whether our webhook answered; None if the file doesn't say."""
     guarded: bool = False
@@ -174,12 +177,12 @@ class SavedCluster:
 
 def parse_cluster(raw: bytes, *, source: str) -> SavedCluster:
     """Parse a saved cluster; raise `UnreadableCluster` with every fault that can be found."""
-    outer = _outer(source, _as_json(source, _unpacked(source, raw)))
+    object_list = _object_list(source, _as_json(source, _unpacked(source, raw)))
     faults: list[str] = []
-    objects = tuple(_objects(outer, "", faults))
+    objects = tuple(_objects(object_list, "", faults))
     if faults:
         raise UnreadableCluster(source, faults)
-    annotations = outer.annotations
+    annotations = object_list.annotations
     complete = frozenset(kind for kind in annotations.get(SAVED_KINDS, "").split(",") if kind)
     steered = {"true": True, "false": False}.get(annotations.get(STEERED, ""))
     guarded = annotations.get(GUARDED) == "true"
@@ -198,7 +201,7 @@ def parse_cluster(raw: bytes, *, source: str) -> SavedCluster:
 
 
 def read_bounded(stream: BinaryIO | gzip.GzipFile, most: int) -> bytes | None:
-    """Return all that the stream has, or None if that is more than `most` bytes."""
+    """Return the whole content of the stream, or None if it is longer than `most` bytes."""
     chunks: list[bytes] = []
     left = most
     while chunk := stream.read(_CHUNK_BYTES):
@@ -237,8 +240,8 @@ def _as_json(source: str, raw: bytes) -> bytes:
         raise UnreadableCluster(source, [str(error)]) from error
 
 
-class _Outer(msgspec.Struct):
-    """What may hold objects: the list of all, or one within it."""
+class _ObjectList(msgspec.Struct):
+    """A list of objects: the whole file, or a list inside it."""
 
     kind: str | None = None
     api_version: str | None = msgspec.field(name="apiVersion", default=None)
@@ -273,47 +276,47 @@ class _Name(msgspec.Struct):
     namespace: str | None = None
 
 
-_decode_outer = msgspec.json.Decoder(_Outer).decode
+_decode_list = msgspec.json.Decoder(_ObjectList).decode
 _decode_head = msgspec.json.Decoder(_Head).decode
 _NO_LIST = (
     "not a list of objects; save one with rescheduler snapshot, or kubectl get nodes,pods,... -A -o json"
 )
 
 
-def _outer(source: str, raw: bytes) -> _Outer:
+def _object_list(source: str, raw: bytes) -> _ObjectList:
     try:
-        outer = _decode_outer(raw)
+        object_list = _decode_list(raw)
     except msgspec.ValidationError as error:
         raise UnreadableCluster(source, [f"{_NO_LIST} ({json_error_text('', error)})"]) from error
     except _FAULTS as error:
         raise UnreadableCluster(source, [f"invalid JSON: {error}"]) from error
-    if outer.items is None:
+    if object_list.items is None:
         raise UnreadableCluster(source, [_NO_LIST])
-    return outer
+    return object_list
 
 
-def _objects(outer: _Outer, around: str, faults: list[str]) -> Iterator[SavedObject]:
-    """Yield the objects of a list, and of lists inside of it, whose items may leave out their kind."""
-    for position, raw in enumerate(outer.items or ()):
+def _objects(object_list: _ObjectList, around: str, faults: list[str]) -> Iterator[SavedObject]:
+    """Yield the objects of a list, and of lists inside it, whose items may omit their kind."""
+    for position, raw in enumerate(object_list.items or ()):
         place = f"{around}items[{position}]"
         try:
             head = _decode_head(raw)
             if bytes(head.items)[:1] == b"[":
-                yield from _objects(_decode_outer(raw), f"{place}.", faults)
+                yield from _objects(_decode_list(raw), f"{place}.", faults)
                 continue
         except _FAULTS as error:
             faults.append(json_error_text(place, error))
             continue
-        found = _object(place, head, outer, raw)
+        found = _object(place, head, object_list, raw)
         if isinstance(found, str):
             faults.append(found)
         else:
             yield found
 
 
-def _object(place: str, head: _Head, outer: _Outer, raw: Raw) -> SavedObject | str:
-    kind = head.kind or outer.kind_of_items
-    api_version = head.api_version or (outer.api_version if outer.kind_of_items else "") or ""
+def _object(place: str, head: _Head, object_list: _ObjectList, raw: Raw) -> SavedObject | str:
+    kind = head.kind or object_list.kind_of_items
+    api_version = head.api_version or (object_list.api_version if object_list.kind_of_items else "") or ""
     name = (head.metadata and head.metadata.name) or ""
     if not kind or not name:
         return f"{place} has no kind or no metadata.name"

@@ -75,7 +75,7 @@ def _tokens(text: str) -> list[_Token]:
     position = _end_of_space(text, 0)
     while position < len(text):
         found = _TOKEN.match(text, position)
-        assert found is not None  # whatever is no symbol and no space is a word
+        assert found is not None  # anything but a symbol or white space is a word
         tokens.append(_Token(found[0], position, is_word=found["word"] is not None))
         position = _end_of_space(text, found.end())
     return [*tokens, _Token("", len(text))]
@@ -87,7 +87,7 @@ def _end_of_space(text: str, position: int) -> int:
 
 
 class _Parser:
-    """Walks over the tokens once, from left to right."""
+    """A parser reads the tokens once, from left to right."""
 
     def __init__(self, text: str) -> None:
         self._rest = iter(_tokens(text))
@@ -169,7 +169,7 @@ _NODE_OPERATORS = tuple(SelectorOperator)
 
 
 def selector_from_object(selector: object) -> Selector:
-    """Parse the object form: a missing selector (None) selects nothing, an empty one everything. Raise
+    """Parse the object form. A missing selector (None) selects nothing, an empty one everything. Raise
     `SelectorError`."""
     if selector is None:
         return NOTHING
@@ -190,7 +190,7 @@ def selector_from_labels(labels: Mapping[str, str] | None) -> Selector:
 
 
 def node_requirements_from_object(expressions: object, path: str = "matchExpressions") -> Selector:
-    """Parse one term of a node affinity, where Gt and Lt are allowed, too; a term without conditions selects
+    """Parse one term of a node affinity, which also allows Gt and Lt; a term without conditions selects
     nothing."""
     found = _requirements(expressions, path, _NODE_OPERATORS)
     return Selector.of(found) if found else NOTHING
@@ -238,7 +238,7 @@ def _requirement(expression: object, allowed: Sequence[SelectorOperator]) -> Req
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise SelectorError(f"{value!r} is not a text")
+        raise SelectorError(f"{value!r} is not a string")
     return value
 
 
@@ -268,17 +268,16 @@ class FieldTerm(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
-    """Fields match when every term does; without terms, everything matches."""
+    """A field selector matches fields that match every term; without terms, it matches everything."""
 
     terms: tuple[FieldTerm, ...] = ()
-    """Sorted, without doubles."""
+    """Sorted, without duplicates."""
 
     def matches(self, fields: Mapping[str, str]) -> bool:
         return all((fields.get(term.field, "") == term.value) is term.equal for term in self.terms)
 
     def required(self, field: str) -> str | None:
-        """Return the one value that this field must have, if the selector requires one: an index can use
-        it."""
+        """Return the value that the selector requires of this field, or None. An index can use the value."""
         return next((term.value for term in self.terms if term.equal and term.field == field), None)
 
     def __str__(self) -> str:
@@ -292,11 +291,11 @@ def parse_field_selector(text: str) -> FieldSelector:
     position = 0
     while position <= len(text):
         found = _TERM.match(text, position)
-        assert found is not None  # the pattern matches anything, if only the empty text
+        assert found is not None  # the pattern matches anything, even the empty text
         if found[0]:
             terms.add(_term(found[0], position))
         position = found.end() + 1
-    # A term that names neither a field nor a value, such as a bare "=", asks for nothing.
+    # A term that names neither a field nor a value, such as a bare "=", requires nothing.
     return FieldSelector(tuple(sorted(term for term in terms if term.field or term.value)))
 
 

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _CLOCK_SKEW: Final = timedelta(minutes=5)
-"""Certificates are valid this long before they are issued: clocks of other machines may be behind."""
+"""Certificates become valid this long before they are issued, because other clocks may be behind."""
 
 
 class InvalidCertificate(ValueError):  # noqa: N818 - says what they are
@@ -60,7 +60,7 @@ class IssuedCertificate:
         return True
 
 
-# -- making
+# -- issuing
 
 
 def new_authority(common_name: str, now: datetime, lifetime: timedelta) -> IssuedCertificate:
@@ -80,8 +80,8 @@ def new_serving_certificate(
     authority: IssuedCertificate, common_name: str, names: Iterable[str], now: datetime, lifetime: timedelta
 ) -> IssuedCertificate:
     """Return a certificate for a server with these host names and IP addresses."""
-    also = x509.SubjectAlternativeName(list(map(_general_name, names)))
-    return _signed(authority, common_name, ExtendedKeyUsageOID.SERVER_AUTH, now, lifetime, also)
+    alternative_names = x509.SubjectAlternativeName(list(map(_general_name, names)))
+    return _signed(authority, common_name, ExtendedKeyUsageOID.SERVER_AUTH, now, lifetime, alternative_names)
 
 
 def new_client_certificate(
@@ -97,7 +97,7 @@ def _signed(
     usage: x509.ObjectIdentifier,
     now: datetime,
     lifetime: timedelta,
-    *also: x509.ExtensionType,
+    *extensions: x509.ExtensionType,
 ) -> IssuedCertificate:
     key = ec.generate_private_key(ec.SECP256R1())
     signer = serialization.load_pem_private_key(authority.key, password=None)
@@ -105,7 +105,7 @@ def _signed(
     # A certificate is not valid after its authority has expired.
     end = min(now + lifetime, authority.expires_at)
     builder = _builder(_name(common_name), authority.parsed.subject, key.public_key(), now, end)
-    for each in also:
+    for each in extensions:
         builder = builder.add_extension(each, critical=False)
     certificate = (
         builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -119,7 +119,7 @@ def _signed(
     return _written(certificate, key)
 
 
-# -- reading
+# -- parsing
 
 
 def load_issued_certificate(certificate: bytes, key: bytes) -> IssuedCertificate:

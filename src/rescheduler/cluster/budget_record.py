@@ -32,13 +32,13 @@ class BudgetRecord(msgspec.Struct, frozen=True, gc=False):
     desired_healthy: int = 0
     expected_pods: int = 0
     is_current: bool = True
-    """Whether its status is up to date. If not, no eviction is allowed."""
+    """Whether the status is up to date. If not, no eviction is allowed."""
     always_allows_unhealthy: bool = False
     """`unhealthyPodEvictionPolicy: AlwaysAllow`: pods that are not ready may be evicted in any case."""
     deleted_s: int | None = None
     sync_failure: str = ""
-    """Why the disruption controller could not compute it: then it allows nothing until one of its pods
-    changes. Empty if it could."""
+    """Why the disruption controller could not compute the budget, or empty. Such a budget allows no eviction
+    until one of its pods changes."""
 
     @property
     def name(self) -> str:

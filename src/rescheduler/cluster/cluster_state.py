@@ -69,13 +69,13 @@ __all__ = [
 
 
 class MigrationHistory(NamedTuple):
-    """What past migrations say about pods, by the uid of the pod and of its successor."""
+    """Facts about pods from migrations, by the uid of the pod and of its successor."""
 
     recent: Mapping[str, float]
-    """When it was last moved. A migration that failed counts as well: what did not work a minute ago will
-    hardly work now."""
+    """When each pod was last moved. A failed migration counts as well, because an immediate retry would
+    probably fail, too."""
     failed: Mapping[str, float]
-    """When moving it last failed."""
+    """When a move of each pod last failed."""
     moving: frozenset[str]
     failed_on: Mapping[str, tuple[str, ...]]
     """Nodes on which a copy of the pod could not run, sorted."""
@@ -149,8 +149,8 @@ _NAMED = 3
 
 
 def pods_on_unknown_nodes(pods: PodTable) -> Iterator[str]:
-    nowhere = np.flatnonzero(pods.node == NO_ROW).tolist()
-    lost = [pod for row in nowhere if counts_on_node(pod := pods.records[row])]
+    unplaced = np.flatnonzero(pods.node == NO_ROW).tolist()
+    lost = [pod for row in unplaced if counts_on_node(pod := pods.records[row])]
     if lost:
         named = ", ".join(f"{pod.key} on {pod.node}" for pod in lost[:_NAMED])
         more = ", …" if len(lost) > _NAMED else ""
@@ -159,7 +159,7 @@ def pods_on_unknown_nodes(pods: PodTable) -> Iterator[str]:
 
 
 _SETTLING_S = 600.0
-"""How long the value of a node may include a pod that left: the time of a move and of a query."""
+"""How long the value of a node may include a pod that has left: the time of a move and of a query."""
 
 
 def _with_metrics(
@@ -183,7 +183,7 @@ def _with_metrics(
 
 
 def _settling_nodes(moves: MigrationHistory, nodes: NodeColumns, pods: PodTable, now_s: float) -> Flags:
-    """Return [node]: a pod has left it, or come to it, by a recent move."""
+    """Return [node]: whether a recent move took a pod from the node or to it."""
     found = np.zeros(len(nodes.records) + 1, np.bool_)  # the last entry is for pods without a node
     earliest_s = now_s - _SETTLING_S
     for move in moves.records:
@@ -223,7 +223,7 @@ class _StorageStore:
 
 
 class ClusterState:
-    """Records of all objects: `apply_…` adds or replaces by key, `remove_…` removes, and ignores unknown
+    """The records of all objects. `apply_…` adds or replaces by key; `remove_…` removes, and ignores unknown
     keys."""
 
     def __init__(self) -> None:
@@ -254,7 +254,7 @@ class ClusterState:
         self._nodes.nodes.put(node.name, node)
 
     def remove_node(self, name: str) -> None:
-        """Remove a node; its pods stay, on a node that isn't known."""
+        """Remove a node; its pods stay, on an unknown node."""
         self._nodes.nodes.remove(name)
 
     def apply_workload(self, workload: WorkloadRecord) -> None:
@@ -366,7 +366,7 @@ class ClusterState:
 
 
 def apply_object(state: ClusterState, kind: str, item: Object) -> None:
-    """`kind` must be one of `APPLICABLE_KINDS`. Raises `UnreadableObject` and `UnreadableMigration`."""
+    """Apply an object of one of `APPLICABLE_KINDS`. Raise `UnreadableObject` and `UnreadableMigration`."""
     _APPLY[kind](state, item)
 
 
@@ -393,4 +393,4 @@ _APPLY: Mapping[str, Callable[[ClusterState, Object], None]] = {
 }
 
 APPLICABLE_KINDS = frozenset(_APPLY)
-"""What can be applied this way."""
+"""The kinds that `apply_object` accepts."""

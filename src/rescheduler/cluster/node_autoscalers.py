@@ -52,7 +52,7 @@ UNDERUSED_SHARE: Final = 0.5
 
 
 class Consolidation(StrEnum):
-    """When Karpenter removes nodes of a NodePool that are not needed."""
+    """The policy by which Karpenter removes nodes of a NodePool that are not needed."""
 
     NEVER = "Never"
     WHEN_EMPTY = "WhenEmpty"
@@ -74,7 +74,7 @@ NO_SIGNS: Final = AutoscalerSigns()
 
 @dataclass(frozen=True, slots=True)
 class NodeRemoval:
-    """Which component removes a node that is not needed."""
+    """The component that removes a node that is not needed."""
 
     by: NodeAutoscaler | None
     why: str = ""
@@ -165,7 +165,7 @@ def scale_down_candidates(
     used_share: Sequence[float],
     movable_pods: Sequence[float],
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return [node]: an autoscaler would remove it next.
+    """Return [node]: whether an autoscaler would remove the node next.
 
     `used_share` is the larger share of cpu and memory that is requested, and `movable_pods` the number of
     pods that don't belong to the node; both are [node].
@@ -183,7 +183,7 @@ def scale_down_candidates(
     return np.fromiter((is_candidate(row, node) for row, node in enumerate(nodes)), np.bool_, len(nodes))
 
 
-# -- reading what others wrote
+# -- objects of the autoscalers
 
 
 def consolidation_of(node_pool: Mapping[str, Any]) -> Consolidation:

@@ -80,7 +80,7 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False):
     """The annotations that records keep (`is_kept_annotation`)."""
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
-    """Cordoned."""
+    """Whether the node is cordoned."""
     allocatable: Resources = Resources()
     capacity: Resources = Resources()
     conditions: tuple[NodeCondition, ...] = ()
@@ -112,12 +112,12 @@ def in_maintenance(node: NodeRecord) -> bool:
 
 
 def maintenance_requester(node: NodeRecord) -> str:
-    """Return the annotated user who drains the node: a hint that every client may write."""
+    """Return the user who drains the node, by an annotation that every client may write."""
     return node.annotations.get(REQUESTED_BY_ANNOTATION, "")[:_MAX_REQUESTER] if in_maintenance(node) else ""
 
 
 def is_cordoned_by(node: NodeRecord, strategy: str) -> bool:
-    """Return whether the node is still cordoned by us; a node that a user uncordoned keeps our annotation."""
+    """Return whether this strategy has cordoned the node. If a user uncordons it, our annotation stays."""
     return node.unschedulable and node.annotations.get(CORDONED_BY_ANNOTATION) == strategy
 
 
@@ -125,8 +125,8 @@ def cordoned_by_others(node: Mapping[str, Any], manager: str) -> tuple[str, ...]
     """Return the clients other than `manager` that the API server records as owners of this node's cordon.
 
     `node` is the whole object. Ownership of `spec.unschedulable` passes to the client that changes it, and no
-    client owns it after an uncordon. So it names the client of the present cordon, however often the node was
-    cordoned and uncordoned before. It is empty if the server keeps no such record.
+    client owns it after an uncordon. So the result names the client of the current cordon, however often the
+    node was cordoned and uncordoned before. It is empty if the server keeps no such record.
     """
     entries = node["metadata"].get("managedFields") or ()
     owners = {each.get("manager", "") for each in entries if _owns_cordon(each)}
@@ -170,7 +170,7 @@ REMOVAL_TAINTS: Final = frozenset(
 """Taints of nodes that an autoscaler is removing. A pod that tolerates them would have to move again."""
 
 DELETION_CANDIDATE_TAINT: Final = "DeletionCandidateOfClusterAutoscaler"
-"""The cluster autoscaler removes such a node soon, unless it is needed again."""
+"""Taint of nodes that the cluster autoscaler removes soon, unless they are needed again."""
 
 MAINTENANCE_CONDITIONS: Final = (
     "MaintenancePlanned",
@@ -222,14 +222,14 @@ def soft_taints(node: NodeRecord) -> tuple[Taint, ...]:
 
 @dataclass(frozen=True, slots=True)
 class NodeEvacuation:
-    """Why a node has to be emptied, and until when."""
+    """The reason and the deadline for emptying a node."""
 
     signals: tuple[str, ...]
     """The signals, for messages: `taint example.com/spot-interruption`."""
     is_urgent: bool
     """Whether moves also start outside windows."""
     deadline_s: float | None
-    """When the pods that are left are evicted without a move, in seconds since 1970; None for never."""
+    """When the remaining pods are evicted without a move, in seconds since 1970; None for never."""
     is_everywhere: bool = False
     """Whether every node gives a signal."""
 
@@ -273,7 +273,7 @@ _HELD_S: Final = 300.0
 
 
 def held_until(node: NodeRecord, now_s: float) -> float:
-    """Return until when a node stays cordoned whose signal is gone, in seconds since 1970.
+    """Return when to uncordon a node whose signal is gone, in seconds since 1970.
 
     The time counts from our condition, which every later leader sees, too. A node without it is not held:
     `apply` does not write it, and a daemon may not be allowed to.
@@ -283,12 +283,12 @@ def held_until(node: NodeRecord, now_s: float) -> float:
         return now_s
     if reported.reason != SIGNAL_GONE:
         return now_s + _HELD_S  # the daemon is about to report it
-    # A time that lies far ahead is of a clock that was wrong, and would never be over.
+    # A time far in the future comes from a wrong clock; waiting for it could take forever.
     return reported.since_s + _HELD_S if reported.since_s <= now_s + _HELD_S else now_s
 
 
 def _given_since(node: NodeRecord, signal: EvacuationSignal, now_s: float) -> Iterator[float]:
-    """Yield since when the node gives the signal, in seconds since 1970; nothing if it gives none."""
+    """Yield the time since which the node gives the signal, in seconds since 1970; nothing if it does not."""
     for taint in node.taints:
         if taint.key == signal.taint:
             yield _known_since(node, taint.added_s, now_s)
@@ -300,10 +300,10 @@ def _given_since(node: NodeRecord, signal: EvacuationSignal, now_s: float) -> It
 
 
 def _known_since(node: NodeRecord, stated_s: int | None, now_s: float) -> float:
-    """Return the stated time of a signal, unless there is none, or it is still to come.
+    """Return the stated time of a signal, unless it is missing or in the future.
 
-    Most taints don't say when they were added. Then the time counts at which the node was first reported as
-    not empty: that is on the node itself, and so known to every later leader.
+    Most taints don't say when they were added. Then the time when the node was first reported as not empty
+    counts: it is on the node itself, so every later leader knows it.
     """
     reported = node.condition(EMPTY_CONDITION)
     # If the node was in maintenance before, or the signal was gone and has come back, our condition is older

@@ -65,7 +65,7 @@ class OwnerReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class OwnerKey(NamedTuple):
-    """Which owner a reference names. Owners are in the namespace of what they own.
+    """The owner that a reference names. Owners are in the namespace of the objects that they own.
 
     A uid alone proves nothing: users who may create a pod can write the uid of a workload of another
     namespace into its owner references, and the API server does not check it.
@@ -89,12 +89,12 @@ class _Reference(Protocol):
 
 
 def owner_key(namespace: str, owner: _Reference) -> OwnerKey:
-    """Return what an owner reference of an object in `namespace` names."""
+    """Return the owner that a reference of an object in `namespace` names."""
     return OwnerKey(namespace, owner.kind, owner.name, owner.uid)
 
 
 def owner_keys_of_object(item: Mapping[str, Any]) -> list[OwnerKey]:
-    """Return what all owner references of a whole object name."""
+    """Return the owners that the references of a whole object name."""
     metadata = item["metadata"]
     return [
         OwnerKey(metadata["namespace"], str(each.get("kind")), str(each.get("name")), str(each.get("uid")))

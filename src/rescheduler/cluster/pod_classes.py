@@ -1,4 +1,4 @@
-"""Find what pods share: their workload, their template, and their pod class.
+"""Find the workload, the template and the pod class that pods share.
 
 Pods of one class are equal to the scheduler. Comparing pods by value is expensive, and pods of one template
 mostly share the same Python objects. So a pod is looked up by the identity of its parts first; the parts
@@ -44,7 +44,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class InternedValues(Generic[K]):
-    """Gives each value a number while some row uses it; afterwards, another value may get the number."""
+    """A table that numbers each value while some row uses it; later, another value may get the number."""
 
     def __init__(self) -> None:
         self._number: dict[K, int] = {}
@@ -54,7 +54,7 @@ class InternedValues(Generic[K]):
         self._next = 0
         """The next unused number."""
         self.version = 0
-        """Grows whenever a value comes or goes."""
+        """Increases whenever a value is added or dropped."""
 
     def __len__(self) -> int:
         """Return how many numbers there are, free ones included."""
@@ -80,7 +80,7 @@ class InternedValues(Generic[K]):
         self.version += 1
 
     def drop(self, number: int) -> bool:
-        """Count one use less; return whether it was the last one, after which the value is dropped."""
+        """Count one use fewer. Drop the value after its last use; return whether this was the last one."""
         self._uses[number] -= 1
         if self._uses[number]:
             return False
@@ -103,7 +103,7 @@ class InternedValues(Generic[K]):
 
 
 def renumber_by_first_use(numbers: Rows, limit: int) -> tuple[Rows, Rows]:
-    """Number the values by the order in which rows use them, and return the former number of each, too.
+    """Number the values by the order in which rows use them, and also return the former number of each.
 
     The former numbers depend on earlier events; the order of rows does not.
     """
@@ -122,7 +122,7 @@ PodOwners = InternedValues[tuple[str, OwnerReference]]
 
 
 class WorkloadResolver:
-    """Finds the workload of each owner, once until owners or controllers change."""
+    """A cache of the workload of each owner, until owners or controllers change."""
 
     def __init__(self) -> None:
         self._known: tuple[int, int] | None = None
@@ -161,8 +161,8 @@ def top_workload(
 ) -> Workload:
     """Return the topmost controller of the kinds that we read, starting at the pod's own controller.
 
-    What stands above them (an operator's own kind above its StatefulSet) says nothing about pods. Where the
-    chain leads to something that was not read, its name is all that is known.
+    Owners above them (an operator's own kind above its StatefulSet) say nothing about pods. If the chain
+    leads to an object that was not read, only its name is known.
     """
     chain = owner_chain(namespace, owner, controllers)
     above = chain[-1].owner if chain else owner
@@ -243,51 +243,51 @@ class PodClasses:
     def __init__(self) -> None:
         self.asks: InternedValues[Resources] = InternedValues()
         """The requests of new copies."""
-        self._judged: InternedValues[_SchedulingInputs] = InternedValues()
+        self._inputs: InternedValues[_SchedulingInputs] = InternedValues()
         self._asks_of: list[int] = []
-        self._made: list[PodClass | None] = []
+        self._built: list[PodClass | None] = []
         """The classes by number; each is built on first use."""
-        self._made_for: tuple[str, ...] = ()
+        self._built_for: tuple[str, ...] = ()
 
     def take(self, pod: PodRecord) -> int:
-        """Return the number of its class."""
-        judged, known = _SchedulingInputs(pod), self._judged.version
-        number = self._judged.take(judged)
-        if self._judged.version != known:
-            _put(self._asks_of, number, self.asks.take(judged.asks))
-            _put(self._made, number, None)
+        """Count one more pod of its class, and return the number of the class."""
+        inputs, known = _SchedulingInputs(pod), self._inputs.version
+        number = self._inputs.take(inputs)
+        if self._inputs.version != known:
+            _put(self._asks_of, number, self.asks.take(inputs.asks))
+            _put(self._built, number, None)
         return number
 
     def drop(self, number: int) -> None:
-        if self._judged.drop(number):
+        if self._inputs.drop(number):
             self.asks.drop(self._asks_of[number])
 
     def of(self, numbers: Rows, amounts: AmountTable) -> tuple[Rows, tuple[PodClass, ...]]:
         """Return the index of each row's class, and the classes, for rows with these numbers.
 
-        What the classes ask for is in the columns of `amounts`.
+        The requests of the classes have the columns of `amounts`.
         """
-        renumbered, used = renumber_by_first_use(numbers, len(self._judged))
+        renumbered, used = renumber_by_first_use(numbers, len(self._inputs))
         return renumbered, self._frozen(used.tolist(), amounts)
 
     def _frozen(self, numbers: list[int], amounts: AmountTable) -> tuple[PodClass, ...]:
-        if self._made_for != amounts.resources:
-            self._made, self._made_for = [None] * len(self._made), amounts.resources
-        made = self._made
+        if self._built_for != amounts.resources:
+            self._built, self._built_for = [None] * len(self._built), amounts.resources
+        built = self._built
         for number in numbers:
-            if made[number] is None:
-                made[number] = self._class(number, amounts)
-        return tuple(map(made.__getitem__, numbers))  # type: ignore[arg-type]
+            if built[number] is None:
+                built[number] = self._class(number, amounts)
+        return tuple(map(built.__getitem__, numbers))  # type: ignore[arg-type]
 
     def _class(self, number: int, amounts: AmountTable) -> PodClass:
-        judged = self._judged.value(number)
+        inputs = self._inputs.value(number)
         return PodClass(
-            judged.namespace,
-            judged.labels,
-            judged.constraints,
-            judged.affinity,
-            judged.volumes,
-            amounts.of_new_pod(judged.asks),
+            inputs.namespace,
+            inputs.labels,
+            inputs.constraints,
+            inputs.affinity,
+            inputs.volumes,
+            amounts.of_new_pod(inputs.asks),
         )
 
 
@@ -319,13 +319,13 @@ class PodTemplates:
         self.amounts: InternedValues[Resources] = InternedValues()
         """The requests of running pods."""
         self.owners: PodOwners = InternedValues()
-        self._likenesses: InternedValues[_PartIdentities] = InternedValues()
+        self._templates: InternedValues[_PartIdentities] = InternedValues()
         self._rows = np.zeros(_FIRST_ROWS, dtype=_ROW)
 
     def take(self, pod: PodRecord) -> int:
         """Count one more pod of its template, and return the template's number."""
-        known = self._likenesses.version
-        number = self._likenesses.take(
+        known = self._templates.version
+        number = self._templates.take(
             (
                 pod.namespace,
                 id(pod.labels),
@@ -337,13 +337,13 @@ class PodTemplates:
                 pod.annotations.get(AVOIDED_NODES_ANNOTATION),
             )
         )
-        if self._likenesses.version != known:
+        if self._templates.version != known:
             self._write(number, pod)
         return number
 
     def drop(self, number: int) -> None:
-        """Count one pod less of that template."""
-        if self._likenesses.drop(number):
+        """Count one pod fewer of that template."""
+        if self._templates.drop(number):
             pod_class, amount, owner, _ = self._rows[number].item()
             self.classes.drop(pod_class)
             self.amounts.drop(amount)

@@ -50,7 +50,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 class LabelSelectorRequirement(msgspec.Struct, frozen=True, gc=False):
-    """`operator` is one of In, NotIn, Exists, DoesNotExist."""
+    """A requirement of a label selector; `operator` is In, NotIn, Exists or DoesNotExist."""
 
     key: str = ""
     operator: str = ""
@@ -65,13 +65,13 @@ class LabelSelector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
     def selector(self) -> Selector:
-        """Return the selector; raise `SelectorError` where Kubernetes would not accept it either."""
+        """Return the selector; raise `SelectorError` if Kubernetes would not accept it either."""
         expressions = [msgspec.structs.asdict(expression) for expression in self.match_expressions]
         return selector_from_object({"matchLabels": dict(self.match_labels), "matchExpressions": expressions})
 
 
 class NodeSelectorRequirement(msgspec.Struct, frozen=True, gc=False):
-    """`operator` is one of In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+    """A requirement of a node selector; `operator` is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
 
     key: str = ""
     operator: str = ""
@@ -79,14 +79,14 @@ class NodeSelectorRequirement(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeSelectorTerm(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """All its requirements must hold; a term without any matches no node."""
+    """A term matches a node if all its requirements hold; a term without any matches no node."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
 
 class NodeSelector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """One of its terms must hold."""
+    """A selector matches a node if one of its terms does."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
@@ -106,8 +106,9 @@ class NodeAffinity(
 class PodAffinityTerm(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """The selected pods, and the topology domain that counts as the same place.
 
-    No `label_selector` matches no pod, an empty one every pod. No `namespace_selector` and no `namespaces`
-    mean the pod's own namespace; an empty `namespace_selector` means every namespace.
+    A missing `label_selector` matches no pod, an empty one every pod. If `namespace_selector` and
+    `namespaces` are missing, the pod's own namespace counts; an empty `namespace_selector` means every
+    namespace.
     """
 
     topology_key: str = ""

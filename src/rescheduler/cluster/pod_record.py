@@ -3,13 +3,13 @@
 All pods of a template share one `PodShape`; what differs between them is in `PodRecord`. Times are seconds
 since 1970. Records are immutable, including their labels.
 
-Which states of a container mean that it can't run: the same for a pod that fails and for a copy of one.
-
+This module also defines which states mean that a container can't run, for failing pods and for copies alike.
 The kubelet's reasons are in its `pkg/kubelet/images/types.go` and `pkg/kubelet/kuberuntime`. Reasons that are
 not listed here, such as CreateContainerConfigError, RunContainerError or PostStartHookError, are errors.
 
-Which security contexts give access to the host: those that the Pod Security Standard `baseline` forbids. The
-admission policy for copies (`rescheduler.install.copy_policies`) refuses the same; a test compares both.
+It also defines which security contexts give access to the host: those that the Pod Security Standard
+`baseline` forbids. The admission policy for copies (`rescheduler.install.copy_policies`) refuses the same;
+a test compares both.
 """
 
 from collections.abc import Iterator, Mapping
@@ -58,18 +58,18 @@ HOST_PATH_VOLUME: Final = "hostPath"
 
 
 class PodVolume(msgspec.Struct, frozen=True, gc=False):
-    """A volume. Volumes that only bring configuration (config maps, secrets, tokens, images) are not
+    """A volume. Volumes that only provide configuration (config maps, secrets, tokens, images) are not
     recorded."""
 
     kind: str
     """The name of its source in the API. A generic ephemeral volume counts as the claim made for it."""
     name: str = ""
-    """What it refers to: the claim, the disk, the path, the CSI driver, `pool/image`, the medium."""
+    """The name of the claim, disk, path, CSI driver, `pool/image` or medium that it refers to."""
     read_only: bool = False
     monitors: tuple[str, ...] = ()
     """The monitors of a Ceph RBD. Two images are the same if they share a monitor, the pool and the name."""
     ephemeral: bool = False
-    """A claim that is made for this pod and goes with it."""
+    """Whether its claim is created for this pod and deleted with it."""
 
 
 class Container(msgspec.Struct, frozen=True, gc=False):
@@ -80,7 +80,7 @@ class Container(msgspec.Struct, frozen=True, gc=False):
     requests: Resources = Resources()
     limits: Resources = Resources()
     restarts_always: bool = False
-    """Whether an init container is a sidecar, which starts in its turn and runs as long as the pod."""
+    """Whether an init container is a sidecar, which starts in order and runs as long as the pod."""
     ends_abruptly: bool = False
     """Whether it declares ports and has no preStop hook: it gets SIGTERM while clients may still call it."""
 
@@ -109,9 +109,9 @@ class PodShape(msgspec.Struct, frozen=True, gc=False):
     readiness_gates: tuple[str, ...] = ()
     scheduling_gates: tuple[str, ...] = ()
     resource_claims: tuple[str, ...] = ()
-    """Names of its claims to devices (DRA), as the pod calls them."""
+    """The names that the pod gives to its claims to devices (DRA)."""
     scheduling_group: str | None = None
-    """The pod group that the scheduler places as one; the name may be empty."""
+    """The pod group that the scheduler places as a unit; the name may be empty."""
 
 
 class ContainerStateWaiting(msgspec.Struct, frozen=True, gc=False):
@@ -191,8 +191,8 @@ class _Capabilities(msgspec.Struct, rename="camel"):
 
 
 class SecurityContext(msgspec.Struct, rename="camel"):
-    """What of the security context of a container or a pod gives access to the host: a pod has only
-    `windows_options` of these."""
+    """The fields of the security context of a container or a pod that give access to the host; a pod has only
+    `windows_options`."""
 
     capabilities: _Capabilities = msgspec.field(default_factory=_Capabilities)
     privileged: bool = False
@@ -201,7 +201,7 @@ class SecurityContext(msgspec.Struct, rename="camel"):
 
 
 def host_access_of(context: SecurityContext) -> Iterator[str]:
-    """Yield everything that gives access to the host, as the API calls it."""
+    """Yield each setting that gives access to the host, by its name in the API."""
     if context.privileged:
         yield "privileged"
     if context.proc_mount not in {"", "Default"}:
@@ -309,7 +309,7 @@ def statefulset_ordinal(name: str, stateful_set: str) -> int | None:
 
 
 NODE_BOUND_KINDS = frozenset({"DaemonSet", "Node"})
-"""Kinds of owners whose pods come and go with their node."""
+"""Kinds of owners whose pods are created and deleted with their node."""
 _MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 
@@ -319,8 +319,8 @@ def is_rescheduler_pod(pod: PodRecord) -> bool:
 
 
 def belongs_to_node(pod: PodRecord) -> bool:
-    """Return whether the pod comes and goes with its node: a pod of a DaemonSet, or one that the kubelet
-    started."""
+    """Return whether the pod is created and deleted with its node: a pod of a DaemonSet, or a mirror pod of
+    the kubelet."""
     return _MIRROR_ANNOTATION in pod.annotations or (
         pod.owner is not None and pod.owner.kind in NODE_BOUND_KINDS
     )

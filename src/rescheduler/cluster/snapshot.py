@@ -109,7 +109,7 @@ class Workload:
     """`namespace/name`."""
     uid: str
     record: WorkloadRecord | None
-    """None if the cluster did not show it (a kind we don't read, or a saved cluster without workloads)."""
+    """None if it was not read (a kind we don't read, or a saved cluster without workloads)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,7 +205,7 @@ class Snapshot:
     """When a pod was last moved, successfully or not, in seconds since 1970, by uid: from finished
     migrations. Successors are included."""
     failed_moves: Mapping[str, float]
-    """When a move of a pod last failed, likewise."""
+    """When a move of a pod last failed, with the same times and keys as `recent_moves`."""
     moving: frozenset[str]
     """Uids of pods that a migration is moving now."""
     failed_on: Mapping[str, tuple[str, ...]]
@@ -233,7 +233,7 @@ class Snapshot:
 
 
 class PodsByWorkload:
-    """Finds all pods of a workload, including those that don't count on any node."""
+    """An index of the pods of each workload, including those that don't count on any node."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         workload = snapshot.pods.workload
@@ -307,7 +307,7 @@ def _bounded(amount: int) -> int:
 
 
 def open_nodes(snapshot: Snapshot, policy: Policy) -> Flags:
-    """Return [node]: pods may go there; it is not cordoned, being emptied or about to be removed."""
+    """Return [node]: whether it is ready, and not cordoned, being emptied or about to be removed."""
     stays = np.fromiter((not leaving_because(node) for node in snapshot.nodes.records), np.bool_)
     return snapshot.nodes.ready & snapshot.nodes.schedulable & ~nodes_being_emptied(snapshot, policy) & stays
 
@@ -330,7 +330,7 @@ def evacuations(snapshot: Snapshot, policy: Policy) -> dict[str, NodeEvacuation]
 
 
 def nodes_being_emptied(snapshot: Snapshot, policy: Policy) -> Flags:
-    """Return [node]: is in maintenance, or evacuated."""
+    """Return [node]: whether the node is in maintenance, or evacuated."""
     now_s, signals = snapshot.taken_at_s, policy.evacuate_on
     return np.fromiter(
         (

@@ -1,7 +1,7 @@
 """Store the rows of pods, which change one at a time, and make the frozen tables from them.
 
-A row depends only on its pod. What depends on other objects (the row of its node, its workload) is computed
-when a snapshot is frozen, so the order of changes makes no difference.
+A row depends only on its pod. Values that depend on other objects (the row of its node, its workload) are
+computed when a snapshot is frozen, so the order of changes makes no difference.
 All other kinds are few enough to be copied when one object changes.
 """
 
@@ -55,7 +55,7 @@ class RecordStore(Generic[T]):
         self._records: dict[str, T] = {}
         self._frozen: Mapping[str, T] | None = {}
         self.version = 0
-        """Grows with every change."""
+        """Increases with every change."""
 
     def put(self, key: str, record: T) -> None:
         self._records[key] = record
@@ -205,7 +205,7 @@ class PodRows:
 
     def order(self) -> RowOrder:
         if self._order is None:
-            # Mostly sorted already, so sorting is fast.
+            # The keys are mostly sorted, so sorting is fast.
             keys = [key for key in self._sorted if key not in self._removed]
             keys += sorted(self._added)
             keys.sort()
@@ -297,7 +297,7 @@ def pod_table(
     pod_class: Rows,
     workload: Rows,
 ) -> PodTable:
-    """`numbers` are the rows of the pods, `shared` those of their templates, in order."""
+    """Make the table from the rows of the pods (`numbers`) and of their templates (`shared`), in order."""
     node = _rows_of_nodes(rows, node_row).take(numbers["node_name"])
     requests = amounts.of_pods(rows.templates.amounts.values()).take(shared["amount"], axis=0)
     measured = numbers["cpu_used"] != UNMEASURED

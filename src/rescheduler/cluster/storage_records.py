@@ -84,7 +84,7 @@ class VolumeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     source: str = ""
     """The name of its source in the API: `csi`, `local`, `hostPath`, `nfs`, `awsElasticBlockStore`, …"""
     source_name: str = ""
-    """What identifies it in the source: the CSI handle, the disk, the path."""
+    """Its identifier in the source: the CSI handle, the disk or the path."""
     csi_driver: str = ""
     """Empty for other sources."""
     deleted_s: int | None = None

@@ -1,4 +1,4 @@
-"""Decide for one check which usage readings are used as load; elsewhere, requests are used.
+"""Decide for one check which usage readings are used as load; for all other pods, requests are used.
 
 The reading of a node can't be its load. It is smoothed, so it includes a pod for minutes after the pod has
 left, and too many pods would be moved. The load is the sum over the current pods, each smoothed separately,
@@ -50,7 +50,7 @@ STALE_AFTER_S = 300.0
 
 _NAMED = 3
 _FINE = 1e6
-"""For a smaller capacity, values are stored in millionths, so that values below 1 are exact enough."""
+"""Below this capacity, values are stored in millionths, so that values below 1 are exact enough."""
 _NO_AVERAGES = Smoothing()
 
 
@@ -83,7 +83,7 @@ def fresh_usage(
     oldest_s = now_s - STALE_AFTER_S
     fresh = {key: used for key in pods if (used := readings.pods.get(key)) and used.at_s >= oldest_s}
     if not fresh:
-        return TrustedUsage(UsageSource.REQUESTS, notes=tuple(_nothing_counts(readings, pods, failure)))
+        return TrustedUsage(UsageSource.REQUESTS, notes=tuple(_no_usage_notes(readings, pods, failure)))
     known_nodes = {
         name: used for name in nodes if (used := readings.nodes.get(name)) and used.at_s >= oldest_s
     }
@@ -91,11 +91,11 @@ def fresh_usage(
     if failure:
         seconds = round(now_s - max(used.at_s for used in fresh.values()))
         notes.append(f"usage of {_span(max(0, seconds))} ago is used: {failure.why}")
-    notes += _left_out(readings, pods, fresh)
+    notes += _missing_usage_notes(readings, pods, fresh)
     return TrustedUsage(readings.source, fresh, known_nodes, tuple(notes))
 
 
-def _nothing_counts(
+def _no_usage_notes(
     readings: UsageReadings, pods: Collection[str], failure: UsageUnavailable | None
 ) -> Iterator[str]:
     yield from readings.notes
@@ -107,19 +107,19 @@ def _nothing_counts(
         yield f"requests are used as load: the usage of all pods from {readings.source} {what}"
 
 
-def _left_out(readings: UsageReadings, pods: Collection[str], fresh: UsageByName) -> Iterator[str]:
+def _missing_usage_notes(readings: UsageReadings, pods: Collection[str], fresh: UsageByName) -> Iterator[str]:
     if len(fresh) == len(pods):
         return
     rest = [key for key in pods if key not in fresh]
     stale = sorted(key for key in rest if key in readings.pods)
     missing = sorted(key for key in rest if key not in readings.pods)
     if missing:
-        yield _instead(missing, "is missing")
+        yield _substitution_note(missing, "is missing")
     if stale:
-        yield _instead(stale, f"is older than {_span(STALE_AFTER_S)}")
+        yield _substitution_note(stale, f"is older than {_span(STALE_AFTER_S)}")
 
 
-def _instead(keys: list[str], what: str) -> str:
+def _substitution_note(keys: list[str], what: str) -> str:
     if len(keys) == 1:
         return f"usage of pod {keys[0]} {what}: its requests are used instead"
     return f"usage of {len(keys)} pods {what} ({_first(keys)}): their requests are used instead"
@@ -187,7 +187,7 @@ def usage_for_check(
     half_life_s: float,
     smoothing: Smoothing | None,
 ) -> tuple[TrustedUsage, Smoothing | None]:
-    """Return what counts now, and what the next check needs to know.
+    """Return the usage that counts now, and the smoothing for the next check.
 
     Without `smoothing` (a single plan has no checks before it) the readings count as they are.
     """
@@ -200,10 +200,10 @@ def usage_for_check(
         smoothing, readings = smooth(
             smoothing, readings, half_life_s, pod_uids=subjects.pod_uids, node_uids=subjects.node_uids
         )
-    counts = fresh_usage(
+    trusted = fresh_usage(
         readings, pods=subjects.node_of, nodes=subjects.node_uids, now_s=now_s, failure=failure
     )
-    return counts, smoothing
+    return trusted, smoothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,16 +215,16 @@ class MetricAmounts:
     load: Ints
     """[pod]"""
     notes: tuple[str, ...]
-    """Which nodes are left out, and why."""
+    """Messages about the nodes that are left out, and why."""
 
 
 def metric_amounts(
     readings: MetricReadings, names: Sequence[str], pods: PodTable, settling: Flags
 ) -> MetricAmounts:
-    """Return what each pod accounts for, and what each node can take. Nothing that is not known is guessed.
+    """Return the load of each pod and the capacity of each node. Unknown values are not guessed.
 
-    `names` are those of the nodes. The value of a node can't be trusted while it is `settling`: it is an
-    average over minutes, and a pod has come or gone. If pods are measured, they take their values with them.
+    `names` are the names of the nodes. The value of a node can't be trusted while the node is `settling`: it
+    is an average over minutes, and a pod has arrived or left. Values of measured pods move with them.
     """
     metric, placed = readings.metric, pods.node != NO_ROW
     node = pods.node[placed]
@@ -237,7 +237,7 @@ def metric_amounts(
         weights = np.bincount(node, weight, len(names))
         left_out["there is no value"] = np.isnan(value)
         left_out["no pod accounts for the value"] = (weights <= 0) & (value > 0)
-        left_out["a pod has left, or come, a short time ago"] = settling
+        left_out["a pod has recently left or arrived"] = settling
         whole = weights[node]
         used = value[node] * np.divide(weight, whole, out=np.zeros(len(node)), where=whole > 0)
     else:
@@ -277,7 +277,7 @@ class UsageReader(Protocol):
 
 
 class RequestsOnlyReader:
-    """Reads nothing: the load of a pod is what it requests."""
+    """A reader that reads nothing, because the load of a pod is its requests."""
 
     async def read(self) -> UsageOutcome:
         return UsageReadings(UsageSource.REQUESTS)
@@ -288,7 +288,7 @@ class RequestsOnlyReader:
 
 @dataclass(frozen=True, slots=True)
 class HotNodeHistory:
-    """How many checks in a row found each node too hot; empty after a start."""
+    """The number of consecutive checks that found each node too hot; empty after a start."""
 
     source: UsageSource | None = None
     checks: int = 0
@@ -299,8 +299,8 @@ class HotNodeHistory:
     def after(self, too_hot: Iterable[Hashable], source: UsageSource) -> "HotNodeHistory":
         """Return the history after one more check.
 
-        What is too hot is a node's name; or a strategy and a node, where strategies differ.
-        Load from another source is not comparable, so counting restarts.
+        `too_hot` has names of nodes, or keys of `hot_subject` where strategies differ. Load from another
+        source is not comparable, so counting restarts.
         """
         before = self if self.source is source else HotNodeHistory()
         counted = {subject: before.in_a_row.get(subject, 0) + 1 for subject in too_hot}
@@ -315,9 +315,9 @@ def hot_subject(strategy: str, profile: int, node: str) -> Hashable:
 def hot_subjects(
     heat: HotNodeHistory | None, too_hot: Iterable[Hashable], hot_checks: int
 ) -> frozenset[Hashable]:
-    """Return which of those that are too hot now count as hot. `heat` has the present check in it already.
+    """Return the subjects in `too_hot` that count as hot. `heat` already includes the current check.
 
-    Without it (a single plan knows no checks before), all of them.
+    Without it (a single plan has no checks before it), all of them count.
     """
     if heat is None or heat.source is UsageSource.REQUESTS:
         return frozenset(too_hot)

@@ -74,7 +74,7 @@ class CustomReadings:
 
     metrics: tuple[MetricReadings, ...] = ()
     notes: tuple[str, ...] = ()
-    """Which metrics could not be read and why, and values that were left out."""
+    """Messages about metrics that could not be read, and about values that were left out."""
 
 
 NO_CUSTOM_READINGS = CustomReadings()
@@ -98,7 +98,7 @@ class UsageUnavailable:
 
     source: UsageSource
     why: str
-    """What failed, why, and what to do, in whole sentences."""
+    """The failure, its cause and the remedy, in whole sentences."""
     custom: CustomReadings = NO_CUSTOM_READINGS
 
 
@@ -106,11 +106,10 @@ UsageOutcome = UsageReadings | UsageUnavailable
 
 
 def effective_usage_source(policy: Policy) -> UsageSource:
-    """`auto` is Prometheus if one is configured, else the metrics API; never `auto` itself.
+    """Return the source to use: for `auto`, Prometheus if one is configured, else the metrics API.
 
-    Whether the metrics API is served is seen when it is asked: if it is not, requests count. A Prometheus
-    that is down is not replaced by the metrics API: its queries may well measure something else, and load
-    would jump to and fro.
+    If the metrics API turns out not to be served, requests count. A Prometheus that is down is not replaced
+    by the metrics API: its queries may measure something else, and load would jump back and forth.
     """
     if policy.usage_source is not UsageSource.AUTO:
         return policy.usage_source
@@ -208,7 +207,7 @@ def _none() -> UsageAverages:
 
 @dataclass(frozen=True, slots=True)
 class Smoothing:
-    """The state that goes from one check to the next; the first check starts with an empty one."""
+    """The state that one check passes to the next; the first check starts with an empty one."""
 
     source: UsageSource | None = None
     pods: UsageAverages = field(default_factory=_none)
@@ -225,9 +224,9 @@ def smooth(
 ) -> tuple[Smoothing, UsageReadings]:
     """Add these readings to the averages; return the state for the next check and the readings for this one.
 
-    Only the pods and nodes that have a uid here exist; others are forgotten. One that was not measured this
-    time keeps its average and the time of it, for others to judge. Another source starts again: it may
-    measure something else.
+    Only the pods and nodes that have a uid here exist; the averages of others are dropped. One that was not
+    measured this time keeps its average and the time of it; the caller decides whether it is too old. With
+    another source, averages start again, because it may measure something else.
     """
     if before.source is not readings.source:
         before = Smoothing()
@@ -249,10 +248,10 @@ def _averages(
     old[:, known] = before.columns[:, place[known]]
     measured = _read(read, names, new)
     columns = _averaged(old, known, new, measured, half_life_s)
-    there = known | measured
-    if there.all():
+    present = known | measured
+    if present.all():
         return UsageAverages(names, owners, columns)
-    return UsageAverages(list(compress(names, there)), list(compress(owners, there)), columns[:, there])
+    return UsageAverages(list(compress(names, present)), list(compress(owners, present)), columns[:, present])
 
 
 def _read(read: UsageByName, names: list[str], columns: Floats) -> Flags:
@@ -267,8 +266,8 @@ def _read(read: UsageByName, names: list[str], columns: Floats) -> Flags:
 
 
 def _averaged(old: Floats, known: Flags, new: Floats, measured: Flags, half_life_s: float) -> Floats:
-    # What was not measured keeps its average, as if measured again; a new average starts with what
-    # was read, as if it had always been so.
+    # A value that was not measured keeps its average, as if measured again; a new average starts with the
+    # reading, as if it had always been the same.
     new = np.where(measured, new, old)
     restarts = ~known | (new[AT_S] < old[AT_S] - CLOCK_SET_BACK_S)
     old = np.where(restarts, new, old)

@@ -60,8 +60,8 @@ class WorkloadRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     observed_generation: int = 0
 
     replicas: int = 0
-    """How many pods it is asked to have. Of a DaemonSet: how many its controller counted nodes for; of a
-    Job: its parallelism; of a CronJob: none of its own."""
+    """The requested number of pods. For a DaemonSet, the number of nodes that its controller counted; for a
+    Job, its parallelism; for a CronJob, 0."""
     current_replicas: int = 0
     """How many pods it has; for a Job, the active ones."""
     ready_replicas: int = 0
@@ -131,10 +131,10 @@ def controller_of(
 
 
 def is_rolling_out(workload: WorkloadRecord) -> bool:
-    """Return whether its controller is exchanging pods for those of a newer template, or is about to see one.
+    """Return whether the controller is replacing pods by those of a newer template, or is about to.
 
-    One pod more or fewer than it wants is no rollout: it scales, or one was evicted and is being replaced, or
-    it has adopted a copy of ours.
+    One pod more or fewer than requested is not a rollout: the workload scales, or a pod was evicted and is
+    being replaced, or the workload has adopted a copy of ours.
     """
     if workload.observed_generation < workload.generation:
         return True
@@ -154,9 +154,9 @@ def is_rolling_out(workload: WorkloadRecord) -> bool:
 
 
 def tolerates_surge(workload: WorkloadRecord) -> bool:
-    """Return whether its users reckon with one pod more than they asked for, by what they say about updates.
+    """Return whether the update settings of the workload allow one pod more than it requests.
 
-    A ReplicaSet of its own always makes a new pod beside one that is still going, so it does.
+    A ReplicaSet creates a new pod even while the old one is still terminating, so it always does.
     """
     if workload.kind == "ReplicaSet":
         return True
@@ -238,11 +238,11 @@ class _Workload(PartialObject, frozen=True, gc=False):
 
 
 def decode_workload(item: Object, kind: str = "") -> WorkloadRecord:
-    """`kind` is for items of a list that don't name it themselves. Raises `UnreadableObject`."""
+    """Decode a workload; `kind` is for items of a list, which don't name theirs. Raise `UnreadableObject`."""
     own_kind = item.get("kind")
     kind = own_kind if isinstance(own_kind, str) and own_kind else kind
     if kind not in _DECODERS:
-        raise UnreadableObject(kind or "object", "", f"is none of {', '.join(WORKLOAD_KINDS)}")
+        raise UnreadableObject(kind or "object", "", f"is not one of {', '.join(WORKLOAD_KINDS)}")
     found = decode_object(kind, item, _Workload)
     meta = found.metadata
     try:
@@ -277,7 +277,7 @@ def _own_migration_labels(spec: _Spec) -> tuple[str, ...]:
 
 
 def _observed(status: _Status, meta: ObjectMeta) -> int:
-    """Return the generation that the status is about; for Jobs and CronJobs, that is the present one."""
+    """Return the generation that the status describes; for Jobs and CronJobs, the current one."""
     return meta.generation if status.observed_generation is None else status.observed_generation
 
 
@@ -367,7 +367,7 @@ def _cron_job(workload: _Workload) -> dict[str, Any]:
 def _given(
     update: _Strategy, *, surge: IntOrString, unavailable: IntOrString
 ) -> tuple[IntOrString, IntOrString]:
-    """Return maxSurge and maxUnavailable, or the defaults; other updates than rolling ones have neither."""
+    """Return maxSurge and maxUnavailable, or the defaults; updates other than rolling ones have neither."""
     if update.type != "RollingUpdate":
         return 0, 0
     limits = update.rolling_update

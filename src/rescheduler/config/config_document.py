@@ -1,8 +1,8 @@
 """Parse YAML or JSON into plain data, with the line of every value.
 
 Plain scalars have the meaning that Kubernetes tools give them, not that of YAML 1.1: `22:00` and dates are
-strings. What those tools silently drop is an error: duplicate keys and a second document. Size, depth and
-the growth by aliases are limited, because a file can be hostile.
+strings. Input that those tools silently drop is an error: duplicate keys and a second document. Size,
+depth and the growth by aliases are limited, because a file can be malicious.
 """
 
 import re
@@ -32,7 +32,7 @@ class UnreadableConfig(Exception):  # noqa: N818 - it becomes a ConfigurationErr
 @dataclass(frozen=True, slots=True)
 class ConfigDocument:
     data: Any
-    """dict with texts as keys, list, str, int, float, bool or None."""
+    """A dict with strings as keys, a list, str, int, float, bool or None."""
     lines: dict[FieldPath, int]
     """The line of each path, counted from 1."""
 
@@ -76,7 +76,7 @@ def _decoded(content: bytes) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """Only composes nodes: what a scalar means is decided here, by `_PLAIN`."""
+    """A loader that only composes nodes; `_PLAIN` decides what a scalar means."""
 
 
 _UNQUOTED = "plain"
@@ -100,7 +100,7 @@ _QUOTED_OR_TAB = re.compile(r'"(?:[^"\\]|\\.)*"|\t', re.DOTALL)
 
 
 def _without_tabs(text: str) -> str:
-    """Replace tabs between the tokens of JSON by spaces; only there does YAML refuse what JSON allows."""
+    """Replace tabs between the tokens of JSON by spaces, because JSON allows them there and YAML doesn't."""
     if not text.lstrip().startswith("{"):
         return text
     return _QUOTED_OR_TAB.sub(lambda found: " " if found[0] == "\t" else found[0], text)
@@ -133,7 +133,7 @@ _PLAIN = (
     (re.compile(r"true|True|TRUE|yes|Yes|YES|on|On|ON"), lambda _text: True),
     (re.compile(r"false|False|FALSE|no|No|NO|off|Off|OFF"), lambda _text: False),
     (re.compile(r"[-+]?(?:0|[1-9][0-9]{0,999})"), int),
-    # A leading zero means octal to some parsers and decimal to others, so such a scalar is a text.
+    # A leading zero means octal to some parsers and decimal to others, so such a scalar is a string.
     (re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"), float),
     (re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"), lambda text: float(text.replace(".", ""))),
 )
@@ -153,7 +153,7 @@ def _joined(text: str) -> str:
 
 
 class _Reader:
-    """Turns nodes into data, and notes lines and faults on the way."""
+    """A reader converts nodes to data, and records lines and faults."""
 
     def __init__(self) -> None:
         self.lines: dict[FieldPath, int] = {}
@@ -196,7 +196,7 @@ class _Reader:
         return found
 
     def _merged(self, node: yaml.MappingNode, path: FieldPath, depth: int) -> dict[str, Any]:
-        """Return what `<<` merges; the map's own keys win, then the first of several sources."""
+        """Return the entries that `<<` merges. The first source has precedence; own keys override all."""
         found: dict[str, Any] = {}
         for key, entry in node.value:
             if _is_merge(key):
@@ -208,7 +208,7 @@ class _Reader:
                         self._refuse(
                             source,
                             path,
-                            "<< merges something else",
+                            "<< merges a value that is not a map",
                             "only a map or a list of maps is allowed",
                         )
         return found

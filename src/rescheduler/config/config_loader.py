@@ -1,6 +1,7 @@
 """Load the configuration from a file, or report all faults in it.
 
-This is the only module that uses pydantic. It walks blocks, lists and maps; the messages are ours.
+This is the only module of the configuration that imports pydantic when it is loaded. pydantic walks blocks,
+lists and maps; the messages are ours.
 """
 
 import logging
@@ -48,7 +49,7 @@ __all__ = ["IncompleteBlock", "LoadedConfiguration", "load_content", "load_file"
 T = TypeVar("T")
 
 _PYDANTIC_KEY = "[key]"
-"""How pydantic marks that a map's key is wrong, not its value."""
+"""The mark of pydantic for a fault in a key of a map, not in its value."""
 
 
 @cache
@@ -57,7 +58,7 @@ def _adapter(block: type) -> TypeAdapter[Any]:
 
 
 class IncompleteBlock(Exception):  # noqa: N818 - it becomes a ConfigurationError with the file's name
-    """A block lacks something that has no default, or contradicts itself, so none can be returned."""
+    """A block lacks a required setting or contradicts itself, so it can't be returned."""
 
     def __init__(self, faults: list[ConfigFault]) -> None:
         super().__init__("\n".join(map(str, faults)))
@@ -86,7 +87,7 @@ def read_block(
 
 def _removable(detail: ErrorDetails) -> FieldPath:
     place = detail["loc"]
-    # A block that lacks something goes as a whole, and so does an entry whose key is wrong.
+    # A block that lacks a setting is removed as a whole, and so is an entry whose key is wrong.
     return place[:-1] if detail["type"] == "missing" or _is_about_a_key(detail) else place
 
 
@@ -139,7 +140,7 @@ _RETIRED_SETTINGS = {
     "memoryScoreWeight": "the original plugin's scoring of new pods; delete this line",
     "loadBalanceBonus": "the original plugin's scoring of new pods; delete this line",
 }
-"""Settings of later versions of the original plugin, which had scheduled new pods as well."""
+"""Settings of later versions of the original plugin, which also scheduled new pods."""
 
 
 def _unknown(block: type, place: FieldPath) -> str:
@@ -172,7 +173,7 @@ def load_file(file: FilePath | None, strategies: Collection[str]) -> LoadedConfi
 
 
 def load_content(content: bytes, strategies: Collection[str], *, source: str) -> LoadedConfiguration:
-    """`source` names the content in messages. Raises `ConfigurationError` with every fault."""
+    """Load the content of a file; messages call it `source`. Raise `ConfigurationError` with every fault."""
     try:
         document = read_document(content)
     except UnreadableConfig as unreadable:
@@ -243,7 +244,7 @@ def _read_profile(
 
 
 def _faulty_settings(faults: list[ConfigFault], depth: int) -> set[str]:
-    """Return the settings whose value is unknown. A list without its faulty entries is known."""
+    """Return the settings whose value is unknown. A list with faulty entries is known without them."""
     return {
         str(f.path[depth])
         for f in faults

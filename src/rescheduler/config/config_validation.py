@@ -92,8 +92,8 @@ def _line_prefix(line: int | None) -> str:
 
 
 def path_text(path: FieldPath) -> str:
-    """Return the path as text, `profiles[0].pluginConfig[1].args`; keys that are no plain names are
-    quoted."""
+    """Return the path as text, `profiles[0].pluginConfig[1].args`; keys that are not plain names
+    are quoted."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -129,12 +129,12 @@ def quoted_value(value: Any) -> str:
 
 
 def escape_unprintable(text: str) -> str:
-    """Return the text with the code of each character that a terminal would act upon or can't encode."""
+    """Return the text with codes in place of characters that a terminal would interpret or can't encode."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _first(entries: Iterable[Any]) -> Iterable[Any]:
-    # More than would be shown anyway; a large file must not make a large message.
+    # These are more than a message shows; a large file must not make a large message.
     return (entry for entry, _ in zip(entries, range(_MAX_VALUE_LENGTH), strict=False))
 
 
@@ -280,7 +280,7 @@ def _invalid_sinks(policy: Policy) -> Iterator[ConfigFault]:
 
 
 def leader_election_contradictions(election: LeaderElection, doubtful: Set[str]) -> Iterator[ConfigFault]:
-    """Check the rules of client-go: otherwise there can be two leaders, or none for long."""
+    """Check the rules of client-go; without them there can be two leaders, or none for a long time."""
     lease, renewal, retry = election.lease_duration, election.renew_deadline, election.retry_period
     if lease <= renewal and not doubtful & {"leaseDuration", "renewDeadline"}:
         allowed = f"more than renewDeadline ({short_duration(renewal)}) is required"
@@ -322,7 +322,7 @@ BUILT_IN_STRATEGIES = frozenset(
         "TopologySpread",
     }
 )
-"""FAILED_PODS is not among them: it has a block of its own, and acts only where owners ask for it."""
+"""FAILED_PODS is not one of them: it has its own block, and acts only where owners request it."""
 
 
 def plugin_arguments_of(strategy: type, given: Mapping[str, Any]) -> Any:
@@ -337,12 +337,12 @@ def plugin_arguments_of(strategy: type, given: Mapping[str, Any]) -> Any:
     if is_dataclass(model) and (unknown := sorted(given.keys() - {each.name for each in fields(model)})):
         # pydantic would ignore them.
         raise TypeError(f"there is no argument {', '.join(unknown)}")
-    # As JSON, so that a text is no number, but a map is a dataclass.
+    # As JSON, because a string must not become a number, but a map must become a dataclass.
     return TypeAdapter(model).validate_json(msgspec.json.encode(dict(given)), strict=True)
 
 
 def plugin_argument_faults(policy: Policy, plugins: Iterable[EntryPoint]) -> Iterator[ConfigFault]:
-    """Ask the plugins for faults in `strategyArgs`; a plugin that can't be loaded is reported by the plan."""
+    """Yield the faults that plugins find in `strategyArgs`; the plan reports plugins that can't be loaded."""
     from pydantic import ValidationError  # noqa: PLC0415
 
     by_name = {plugin.name: plugin for plugin in plugins}

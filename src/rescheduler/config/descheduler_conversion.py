@@ -44,14 +44,14 @@ _PROFILE_SETTINGS: Final = frozenset(map(setting_name, PROFILE_SETTINGS))
 
 
 def convert_descheduler_policy(content: bytes, source: str) -> tuple[str, list[str]]:
-    """Return the configuration file, and what has no counterpart, which is in its comments, too.
+    """Return the configuration file, and notes on what has no counterpart, which its comments have, too.
 
     Raise `ConfigurationError` with every fault of the policy.
     """
     policy, plugins = _read_policy(content, source)
     profiles, notes = _profiles(policy, plugins)
     file = _file(profiles, notes)
-    # Values that the policy allows and we don't, such as a node selector that can't match, are refused here.
+    # This refuses values that the policy allows and we don't, such as a node selector that can't match.
     load_content(file.encode(), BUILT_IN_STRATEGIES, source=f"{source}, converted")
     return file, notes
 
@@ -78,7 +78,7 @@ def _profiles(
 
 
 def _merge(together: DeschedulerSettings, each: Sequence[DeschedulerSettings]) -> None:
-    """Note what is lost if one profile replaces all: which pods each of them may move."""
+    """Note the settings that are lost if one profile replaces all: which pods each of them may move."""
     path = ("profiles",)
     together.note(path, "profiles that select the same namespaces become one, for all strategies")
     for name in EVICTOR_SETTINGS:
@@ -93,7 +93,7 @@ def _merge(together: DeschedulerSettings, each: Sequence[DeschedulerSettings]) -
 def _separate(
     together: DeschedulerSettings, each: Sequence[DeschedulerSettings]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the args of each profile, the first with what is for all of them, and the notes."""
+    """Return the args of each profile, the first with the settings for all of them, and the notes."""
     notes = [note for own in each for note in own.notes]
     left_out = {name for own in each for name in own.strategies} - set(together.strategies)
     notes += [HIGH_LEFT_OUT] if left_out else []
@@ -171,7 +171,7 @@ def _plugins_of(
 
 def _read(block: type[T], data: Mapping[str, Any], path: FieldPath, faults: list[ConfigFault]) -> T | None:
     """Return the block, and add its faults to the others."""
-    # Only arguments of plugins have a type that says nothing.
+    # The type of plugin arguments has no meaning; only that of the file is checked.
     given = data if not path else {key: data[key] for key in data if key not in ("apiVersion", "kind")}
     try:
         found, wrong = read_block(block, given, (), path)

@@ -1,7 +1,7 @@
-"""The policy of the descheduler: `descheduler/v1alpha2`, as version 0.36 has it, with all plugins.
+"""Declare the policy of the descheduler: `descheduler/v1alpha2` of version 0.36, with all plugins.
 
 Names, types and allowed values are those of `pkg/api/v1alpha2` and of `pkg/framework/plugins/*/types.go`
-there; what its validation refuses is refused here, with path and line.
+there. Values that its validation refuses are refused here, with path and line.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ __all__ = [
 
 
 METRIC_RESOURCE: Final = "MetricResource"
-"""What thresholds are for if a query of Prometheus measures nodes: its value, where 1 is 100 %."""
+"""The name in thresholds for the value of a Prometheus query that measures nodes, where 1 is 100 %."""
 
 
 class EvictionPlugin(StrEnum):
@@ -109,7 +109,7 @@ def _label_selector() -> SettingRule:
 
 
 def _measured_resource() -> SettingRule:
-    """Allow a resource, or the value of a query."""
+    """Allow the name of a resource, or `METRIC_RESOURCE`."""
     resource = resource_name()
 
     def read(value: object) -> str:
@@ -131,7 +131,7 @@ T = TypeVar("T")
 
 
 def _block(kind: type[T]) -> type[T]:
-    """Make a class of settings, all of which are optional."""
+    """Make the class a frozen block of settings."""
     kind.__pydantic_config__ = BLOCK_CONFIG  # type: ignore[attr-defined]
     return dataclass(frozen=True, kw_only=True)(kind)
 
@@ -148,7 +148,7 @@ class _Names:
 
 @_block
 class _PodFilter:
-    """What most plugins have: which pods they consider."""
+    """The settings of most plugins that select the pods to consider."""
 
     namespaces: _Names = field(default_factory=_Names)
     label_selector: _Pods = None
@@ -360,7 +360,7 @@ class DeschedulerPolicy:
 
 @dataclass(frozen=True, slots=True)
 class DeschedulerPlugin:
-    """A plugin that some profile enables, with its arguments."""
+    """A plugin that a profile enables or configures, with its arguments."""
 
     plugin: EvictionPlugin
     path: FieldPath

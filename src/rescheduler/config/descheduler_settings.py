@@ -43,7 +43,7 @@ _SPREAD: Final = "topology spread constraints and anti-affinity"
 
 
 class DeschedulerSettings:
-    """The settings that plugins of a policy are converted to: those of one profile, or of all."""
+    """The settings to which plugins of a policy are converted, for one profile or for all."""
 
     def __init__(self, policy: DeschedulerPolicy, plugins: Iterable[DeschedulerPlugin]) -> None:
         self.notes: list[str] = []
@@ -58,8 +58,8 @@ class DeschedulerSettings:
         self._convert(policy, plugins)
 
     def _convert(self, policy: DeschedulerPolicy, plugins: Iterable[DeschedulerPlugin]) -> None:
-        """Convert everything; enabled plugins in the order of the file."""
-        parts: Mapping[EvictionPlugin, Callable[[DeschedulerPlugin], None]] = {
+        """Convert the enabled plugins in the order of the file, then the rest of the policy."""
+        converters: Mapping[EvictionPlugin, Callable[[DeschedulerPlugin], None]] = {
             EvictionPlugin.EVICTOR: self._evictor,
             EvictionPlugin.HIGH: self._high_utilization,
             EvictionPlugin.LOW: self._low_utilization,
@@ -77,7 +77,7 @@ class DeschedulerSettings:
             if not plugin.enabled:
                 self.note(plugin.path, f"{plugin.plugin} is not enabled in this profile: left out")
         for plugin in enabled:
-            parts[plugin.plugin](plugin)
+            converters[plugin.plugin](plugin)
         kinds = {plugin.plugin for plugin in enabled}
         for strategy, covered, what in (
             ("PlacementDrift", {EvictionPlugin.TAINTS, EvictionPlugin.NODE_AFFINITY}, _DRIFT),
@@ -109,7 +109,7 @@ class DeschedulerSettings:
     # -- plugins
 
     def _filter(self, plugin: DeschedulerPlugin) -> None:
-        """Convert which pods a plugin considers: what it excludes is excluded for all strategies."""
+        """Convert which pods a plugin considers. Namespaces that it excludes are excluded for all."""
         for name in ("namespaces", "evictable_namespaces"):
             names = getattr(plugin.args, name, None)
             self._exclude_namespaces(names.exclude if names is not None else ())
@@ -121,7 +121,7 @@ class DeschedulerSettings:
                 )
                 self.note(where, why, protects=True)
         if getattr(plugin.args, "label_selector", None) is not None:
-            self.note((*plugin.path, "labelSelector"), "a strategy is for all pods", protects=True)
+            self.note((*plugin.path, "labelSelector"), "a strategy considers all pods", protects=True)
 
     def _exclude_namespaces(self, names: Iterable[str]) -> None:
         self._excluded += [name for name in names if name not in self._excluded]
@@ -174,7 +174,7 @@ class DeschedulerSettings:
             self.args["imbalanceThreshold"] = min(100.0, *tolerated)
             self.args["balanceResources"] = self._metric(plugin) if is_query else sorted(args.thresholds)
         elif is_query:
-            why = "LowNodeUtilization left out: ResourceOptimization knows cpu and memory"
+            why = "LowNodeUtilization left out: ResourceOptimization considers only cpu and memory"
             self.note((*plugin.path, "targetThresholds"), f"{why}; LoadBalancing balances customMetrics")
         else:
             self._enable("ResourceOptimization")
@@ -184,17 +184,19 @@ class DeschedulerSettings:
             self.note(where, "targets need not be below a threshold: they only stay below targetThresholds")
             for name in sorted(set(args.target_thresholds) - {"cpu", "memory"}):
                 where = (*plugin.path, "targetThresholds", name)
-                self.note(where, "ResourceOptimization knows cpu and memory; LoadBalancing balances others")
+                self.note(
+                    where, "ResourceOptimization considers only cpu and memory; LoadBalancing balances others"
+                )
         if usage.prometheus and not is_query:
             where = (*plugin.path, "metricsUtilization", "prometheus", "query")
             self.note(where, "left out: add it to customMetrics, with one value per label node")
         if args.number_of_nodes:
-            self.note((*plugin.path, "numberOfNodes"), "acts on one underused node, too")
+            self.note((*plugin.path, "numberOfNodes"), "rescheduler also acts on one underused node")
         if args.eviction_limits:
             self.note((*plugin.path, "evictionLimits"), "see maxConcurrentPerNode, which limits at any time")
 
     def _metric(self, plugin: DeschedulerPlugin) -> list[str]:
-        """Add the query to the custom metrics, and return its name: a value of 1 is 100 % of a node."""
+        """Add the query to the custom metrics, where 1 is 100 % of a node, and return the metric's name."""
         query = plugin.args.metrics_utilization.prometheus["query"]
         name = f"metric-{plugin.path[1]}"
         # The descheduler finds the node in the label instance.
@@ -216,7 +218,9 @@ class DeschedulerSettings:
         self._exclude_namespaces(args.namespaces.exclude)
         by_state = args.conditions or args.exit_codes or (args.states and "Running" not in args.states)
         if by_state or set(args.states) - {"Running"} or age_s is None:
-            self.note(plugin.path, "running pods are moved for their age alone; failing pods: failedPods")
+            self.note(
+                plugin.path, "running pods are moved for their age alone; for failing pods, see failedPods"
+            )
         if by_state or age_s is None:
             return
         self._enable("PodLifeTime")
@@ -235,7 +239,7 @@ class DeschedulerSettings:
         threshold = plugin.args.pod_restart_threshold
         self._failed_pods["restartThreshold"] = min(threshold, _MAX_RESTARTS)
         if threshold > _MAX_RESTARTS:
-            self.note((*plugin.path, "podRestartThreshold"), f"the highest is {_MAX_RESTARTS}")
+            self.note((*plugin.path, "podRestartThreshold"), f"the maximum is {_MAX_RESTARTS}")
         if plugin.args.states:
             self.note((*plugin.path, "states"), "only pods in CrashLoopBackOff count")
         self._retries(plugin)
@@ -247,7 +251,7 @@ class DeschedulerSettings:
         self._retries(plugin)
 
     def _retries(self, plugin: DeschedulerPlugin) -> None:
-        """Set who may be retried: failing pods move only where namespaces or labels are named."""
+        """Set which pods may be retried: failing pods move only where namespaces or labels are named."""
         names, pods = plugin.args.namespaces, plugin.args.label_selector
         self._exclude_namespaces(names.exclude)
         entry: dict[str, Any] = {"namespaces": list(names.include)} if names.include else {}
@@ -291,7 +295,7 @@ class DeschedulerSettings:
         self._protections(args, path)
 
     def _only_pods(self, chosen: Selector, path: FieldPath) -> None:
-        """Exclude all other pods, which a selector can say only if it has one requirement."""
+        """Exclude all other pods, which is possible only if the selector has one requirement."""
         others = chosen.requirements[0].negation if len(chosen.requirements) == 1 else None
         if others is None:
             self.note(path, "excludedPodSelector can't exclude all other pods", protects=True)
@@ -311,7 +315,7 @@ class DeschedulerSettings:
         for each, why in (
             (PodProtection.DAEMON_SETS, "pods of DaemonSets belong to their node and are never moved"),
             (PodProtection.CRITICAL, "system pods move only in maintenance (maintenanceIncludesSystem)"),
-            (PodProtection.FAILED_BARE, "failed pods without a controller: annotate them scheduling-retries"),
+            (PodProtection.FAILED_BARE, "annotate failed pods without a controller with scheduling-retries"),
         ):
             if each in disabled:
                 self.note(path, f"{each}: {why}")

@@ -1,4 +1,4 @@
-"""Where load is measured: the Prometheus server, its queries, and metrics of your own."""
+"""Settings for measured load: the Prometheus server, its queries, and custom metrics."""
 
 import re
 from dataclasses import dataclass
@@ -34,9 +34,9 @@ def _query() -> SettingRule:
     return SettingRule("string", f"a query in PromQL of at most {_LONGEST_QUERY} characters", read)
 
 
-# What the kubelets' cAdvisor reports, as every common set-up collects it. A container that has restarted, or
-# that two jobs collect, is there twice and counts once. Series without a container are totals of a pod or of
-# the node, and `POD` is the pause container.
+# Series of the kubelets' cAdvisor, which every common setup collects. A container that has restarted, or that
+# two jobs scrape, has two series and counts once. Series without a container are totals of a pod or of the
+# node, and `POD` is the pause container.
 _CONTAINERS = 'container!="",container!="POD"'
 _NODE = 'id="/"'
 _CPU, _MEMORY = "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
@@ -79,12 +79,12 @@ _RESERVED = re.compile(r"cpu|memory|ephemeral-storage|pods|(hugepages|attachable
 
 
 def is_metric_name(name: str) -> bool:
-    """Return whether a custom metric may have this name: no resource of a node has it."""
+    """Return whether a custom metric may have this name, which must differ from all resources of nodes."""
     return bool(_METRIC_NAME.fullmatch(name)) and not _RESERVED.fullmatch(name)
 
 
 def balanced_resource() -> SettingRule:
-    """Allow what LoadBalancing can balance; whether a custom metric of that name exists is checked later."""
+    """Allow a resource or the name of a custom metric; whether that metric exists is checked later."""
     resource = resource_name()
 
     def read(value: object) -> str:
@@ -129,10 +129,10 @@ class CustomMetric:
     name: Annotated[str, _metric_name()]
     """Name of the metric, for `balanceResources` and in plans."""
     query: Annotated[str, _query()]
-    """What is in use: one value per `node`, or per `namespace` and `pod`, by the labels of the series."""
+    """Query for usage: one value per `node`, or per `namespace` and `pod`, by the labels of the series."""
     per: Annotated[MetricSubject, one_of(MetricSubject)] = MetricSubject.NODE
-    """What the query measures. `node`: nodes; each pod accounts for a share of the value of its node. `pod`:
-    pods; the value of a node is the sum over its pods."""
+    """Whether the query measures nodes or pods. `node`: each pod accounts for a share of the value of its
+    node. `pod`: the value of a node is the sum over its pods."""
     pod_query: Annotated[str | None, _query()] = None
     """With `per: node`, the shares of pods are in proportion to the values of this query, one per `namespace`
     and `pod`; unset means in proportion to their CPU load."""

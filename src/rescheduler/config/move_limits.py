@@ -63,10 +63,10 @@ class Window:
         if self.from_ == self.to:
             raise InvalidSetting('from and to must differ; a whole day is from "00:00" to "24:00"')
         if not self.days:
-            raise InvalidSetting("at least one day, or no days at all for every day")
+            raise InvalidSetting("at least one day; leave days unset for every day")
 
     def is_open(self, moment: datetime) -> bool:
-        """Return whether the window is open, by the local time of its zone; `moment` needs any time zone."""
+        """Return whether the window is open in the local time of its zone. `moment` must have a zone, too."""
         local = moment.astimezone(self.zone)
         minute = local.hour * 60 + local.minute
         opens_today = _WEEK[local.weekday()] in self.days
@@ -125,7 +125,9 @@ _WINDOW = re.compile(
     r"(?: +(?P<zone>[A-Za-z0-9_+/-]+))?"
 )
 
-MALFORMED_WINDOWS = "is no list of windows such as `Mon-Fri 22:00-06:00 Europe/Berlin; Sat,Sun 00:00-24:00`"
+MALFORMED_WINDOWS = (
+    "is not a list of windows such as `Mon-Fri 22:00-06:00 Europe/Berlin; Sat,Sun 00:00-24:00`"
+)
 MALFORMED_LIMIT = "is neither an integer from 0 nor a percentage such as `10%`"
 
 
@@ -133,7 +135,7 @@ MALFORMED_LIMIT = "is neither an integer from 0 nor a percentage such as `10%`"
 def parse_windows(text: str) -> tuple[Window, ...] | None:
     """Return the windows of an annotation: `[DAYS] FROM-TO [ZONE]`, separated by semicolons.
 
-    None if the text is malformed.
+    Return None if the text is malformed.
     """
     if len(text) > _MAX_LENGTH:
         return None

@@ -47,7 +47,7 @@ class NotificationSink:
             "a name of lower-case letters, digits and '-', at most 40 characters", r"[a-z0-9][a-z0-9-]{0,39}"
         ),
     ]
-    """Its name in the log and in metrics, which never have its address."""
+    """Name of the receiver in the log and in metrics, which never contain its address."""
     url: Annotated[str | None, http_address("https://alerts.example.com/rescheduler")] = None
     """Address to send to by HTTP POST. If it is a secret, as Slack's are, set `urlFile` instead."""
     url_file: Annotated[str | None, text(_FILE)] = None
@@ -55,7 +55,7 @@ class NotificationSink:
     format: Annotated[NotificationFormat, one_of(NotificationFormat)] = NotificationFormat.CLOUD_EVENTS
     """`cloudevents`: CloudEvents 1.0 as JSON. `slack`: a message for Slack, Mattermost or Rocket.Chat."""
     events: tuple[Annotated[NotificationEvent, one_of(NotificationEvent)], ...] = tuple(NotificationEvent)
-    """What to send."""
+    """Events to send."""
     header_file: Annotated[str | None, text(_FILE)] = None
     """File with one further header, such as `Authorization: Bearer …`, sent over https only; read at every
     send."""
@@ -72,7 +72,7 @@ class NotificationSink:
 
 
 def sink_faults(sinks: Sequence[NotificationSink]) -> Iterator[tuple[int, str, str]]:
-    """Yield the place of an entry, its name and what is allowed instead."""
+    """Yield the place of each faulty entry, its name and what is allowed instead."""
     counts = Counter(sink.name for sink in sinks)
     for place, sink in enumerate(sinks):
         if counts[sink.name] > 1:
@@ -82,12 +82,12 @@ def sink_faults(sinks: Sequence[NotificationSink]) -> Iterator[tuple[int, str, s
 
 
 def is_sink_address(url: str) -> bool:
-    """Return whether a file has an address to send to; it may have a query, which is a secret, too."""
+    """Return whether the URL is an address to send to; it may have a query, which can be secret, too."""
     if not url.isascii() or not url.isprintable() or " " in url:
         return False
     try:
         parts = urlsplit(url)
         is_complete = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port or an IPv6 address that is none
+    except ValueError:  # an invalid port or IPv6 address
         return False
     return is_complete and "@" not in parts.netloc

@@ -67,7 +67,7 @@ class UsageSource(StrEnum):
 
 
 class ZeroBudget(StrEnum):
-    """When pods whose budget allows no disruption may be moved make-before-break."""
+    """The cases in which pods whose budget allows no disruption may be moved make-before-break."""
 
     NEVER = "never"
     MAINTENANCE = "maintenance"
@@ -75,7 +75,7 @@ class ZeroBudget(StrEnum):
 
 
 class SafeEvictionMode(StrEnum):
-    """Which pods are moved before another client may evict them."""
+    """The pods that are moved before another client may evict them."""
 
     AUTO = "auto"
     ALL = "all"
@@ -186,7 +186,7 @@ class Policy:
 
     __pydantic_config__ = BLOCK_CONFIG
 
-    # The eight that the original plugin has.
+    # The eight settings of the original plugin.
     rescheduling_interval: PositiveDuration = timedelta(seconds=30)
     """Time between checks."""
     enabled_strategies: tuple[StrategyName, ...] = ("LoadBalancing", "ResourceOptimization")
@@ -204,7 +204,7 @@ class Policy:
     excluded_pod_selector: Annotated[Selector, selector("pods", _EXAMPLE, empty=NOTHING)] = NOTHING
     """Pods that are never moved; empty means none."""
 
-    # What is measured and compared.
+    # Measurements, and how strategies use them.
     dry_run: Flag = False
     """Plan and report, but move nothing."""
     balance_resources: tuple[Annotated[str, balanced_resource()], ...] = ("cpu", "memory")
@@ -382,7 +382,7 @@ class LeaderElection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """Everything in the file that concerns us; the defaults without a file."""
+    """All settings of the file for rescheduler; without a file, the defaults."""
 
     policy: Policy = Policy()
     client_connection: ClientConnection = ClientConnection()

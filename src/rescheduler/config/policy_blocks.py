@@ -69,7 +69,7 @@ BLOCK_CONFIG: Any = {"extra": "forbid", "alias_generator": setting_name}
 
 @dataclass(frozen=True, slots=True)
 class SettingSchema:
-    """What may stand at one place of the file: a single value, a list, a map or a block of settings."""
+    """The schema of one place in the file: a single value, a list, a map or a block of settings."""
 
     rule: SettingRule | None = None
     entries: "SettingSchema | None" = None
@@ -120,7 +120,7 @@ class Setting:
     meaning: str
     required: bool
     default: Any
-    """None if required, too."""
+    """None also if the setting is required."""
 
 
 @cache
@@ -142,7 +142,7 @@ def settings(block: type) -> tuple[Setting, ...]:
 
 
 def schema_at(block: type, path: tuple[str | int, ...]) -> SettingSchema:
-    """Return what may stand at a path that exists in the schema, such as `("windows", 0, "days")`."""
+    """Return the schema at a path that exists in the block, such as `("windows", 0, "days")`."""
     schema = SettingSchema(block=block)
     for step in path:
         if schema.block:
@@ -170,7 +170,7 @@ def _schema_of(annotation: Any) -> SettingSchema:
         return SettingSchema(entries=_schema_of(arguments[0]))
     # A type without a rule, such as str, can't be checked when a file is read.
     assert isinstance(origin, type), f"{annotation} has no SettingRule"
-    assert issubclass(origin, Mapping), f"{annotation} is no part of a configuration"
+    assert issubclass(origin, Mapping), f"{annotation} can't be part of a configuration"
     return SettingSchema(keys=_schema_of(arguments[0]), entries=_schema_of(arguments[1]))
 
 
@@ -198,14 +198,14 @@ class Cost:
 
     price_label: Annotated[str | None, label_key()] = None
     """Node label whose value is the price of that node, a number such as `0.192` in any currency and per
-    any time; it goes before `prices`."""
+    any time; it takes precedence over `prices`."""
     prices: Mapping[InstanceType, Price] = field(default_factory=dict)
     """Price by instance type, which is the node label `node.kubernetes.io/instance-type`. A node without a
     price counts with the average of the known ones; without any price all nodes count the same."""
 
 
 class RoomWithAutoscaler(StrEnum):
-    """When MakeRoom acts in a cluster with a node autoscaler."""
+    """The behavior of MakeRoom in a cluster with a node autoscaler."""
 
     NEVER = "never"
     AFTER_TIMEOUT = "afterTimeout"
@@ -275,7 +275,7 @@ class EvacuationSignal:
 
 
 class Preference(StrEnum):
-    """What PlacementDrift weighs beside what pods require: score plugins of the scheduler, and the price."""
+    """A preference that PlacementDrift weighs: a score plugin of the scheduler, or the price."""
 
     TAINT_TOLERATION = "TaintToleration"
     NODE_AFFINITY = "NodeAffinity"
@@ -335,13 +335,13 @@ def http_address(example: str) -> SettingRule:
 
 
 def _is_address(value: str) -> bool:
-    # It is shown and logged, so credentials have no place in it.
+    # The address is shown and logged, so it must not contain credentials.
     if not value.isascii() or not value.isprintable() or any(mark in value for mark in " @?#"):
         return False
     try:
         parts = urlsplit(value)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port or an IPv6 address that is none
+    except ValueError:  # an invalid port or IPv6 address
         return False
 
 

@@ -26,7 +26,7 @@ PROFILE_SETTINGS = frozenset(
         "node_selector", "placement_drift", "pod_life_time", "strategy_args", "strategy_node_selectors",
     }
 )  # fmt: skip
-"""Settings that each profile has for itself. The others hold for all, and only the first profile has them."""
+"""Settings of one profile. All others hold for all profiles, and only the first profile may have them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +74,9 @@ def enable_in_all(policy: Policy, strategy: str) -> Policy:
 
 
 def profile_conflicts(policy: Policy, paths: Sequence[FieldPath]) -> Iterator[ConfigFault]:
-    """Report each pair of profiles that a pod could belong to, or that would undo each other's moves.
+    """Report each pair of profiles that one pod could belong to, or that would undo each other's moves.
 
-    `paths` are those of their args.
+    `paths` are the paths of their args.
     """
     profiles = list(zip(policy.every_profile, paths, strict=True))
     for number, (later, path) in enumerate(profiles):
@@ -97,7 +97,7 @@ def profile_conflicts(policy: Policy, paths: Sequence[FieldPath]) -> Iterator[Co
 
 
 def _fills_what_other_empties(one: Policy, other: Policy) -> str:
-    """Return which strategy of the first is in conflict with one of the other; empty if none is."""
+    """Return the strategy of the first policy that conflicts with one of the other; empty if none does."""
     for name, opposite in ((FILLS, EMPTIES), (EMPTIES, FILLS)):
         both_enabled = name in one.enabled_strategies and opposite in other.enabled_strategies
         if both_enabled and can_overlap(one.nodes_of(name), other.nodes_of(opposite)):

@@ -73,7 +73,7 @@ class ProfileArgs:
 
 @dataclass(slots=True)
 class PluginSettings:
-    """What the file has for us; blocks that are absent are empty."""
+    """The settings of the file for rescheduler; absent blocks are empty."""
 
     profiles: list[ProfileArgs] = field(default_factory=list)
     """The profiles that have args for rescheduler."""
@@ -83,7 +83,7 @@ class PluginSettings:
     faults: list[ConfigFault] = field(default_factory=list)
 
     def ignore(self, path: FieldPath, why: str) -> None:
-        self.notes.append(f"{path_text(path)}: ignored: {why}")
+        self.notes.append(f"{path_text(path)} is ignored: {why}")
 
 
 def find_plugin_settings(data: Any) -> PluginSettings:
@@ -95,9 +95,9 @@ def find_plugin_settings(data: Any) -> PluginSettings:
     _check_type(data, found)
     for name in data:
         if name in _SCHEDULER_FIELDS:
-            found.ignore((name,), "a setting of the scheduler")
+            found.ignore((name,), "it is a setting of the scheduler")
         elif name not in _FIELDS_READ:
-            found.ignore((name,), f"unknown{did_you_mean(name, (*_FIELDS_READ, *_SCHEDULER_FIELDS))}")
+            found.ignore((name,), f"it is unknown{did_you_mean(name, (*_FIELDS_READ, *_SCHEDULER_FIELDS))}")
     found.client_connection = _common_block(data, "clientConnection", ClientConnection, found)
     found.leader_election = _common_block(data, "leaderElection", LeaderElection, found)
     _ignore_scheduler_lease(found)
@@ -115,13 +115,13 @@ def _check_type(data: Mapping[str, Any], found: PluginSettings) -> None:
 # --- blocks that every Kubernetes component has
 
 _IGNORED_IN_BLOCKS = {
-    ("clientConnection", "acceptContentTypes"): "chosen per kind of object",
-    ("clientConnection", "contentType"): "chosen per kind of object",
+    ("clientConnection", "acceptContentTypes"): "it is chosen per kind of object",
+    ("clientConnection", "contentType"): "it is chosen per kind of object",
 }
 
 
 def _common_block(data: Mapping[str, Any], name: str, block: type, found: PluginSettings) -> dict[str, Any]:
-    """Return the block's settings. Zero, empty and null mean "not set", as in Go: complete dumps have
+    """Return the block's settings. Zero, empty and null mean "not set", as in Go, because complete dumps have
     them."""
     given = _map_at(data, name, (), found)
     names = [setting.name for setting in settings(block)]
@@ -134,7 +134,7 @@ def _common_block(data: Mapping[str, Any], name: str, block: type, found: Plugin
             if value not in ("leases", "", None):
                 found.faults.append(ConfigFault(path, value, "leases"))
         elif key not in names:
-            found.ignore(path, f"unknown{did_you_mean(key, names)}")
+            found.ignore(path, f"it is unknown{did_you_mean(key, names)}")
         elif value is False or value not in (0, "", "0s", "0", None):
             kept[key] = value
     return kept
@@ -143,8 +143,8 @@ def _common_block(data: Mapping[str, Any], name: str, block: type, found: Plugin
 def _ignore_scheduler_lease(found: PluginSettings) -> None:
     """Refuse the scheduler's own Lease: a process that holds it would stop the scheduler."""
     election = found.leader_election
-    beside_the_scheduler = election.get("resourceNamespace", "kube-system") == "kube-system"
-    if election.get("resourceName") == "kube-scheduler" and beside_the_scheduler:
+    in_its_namespace = election.get("resourceNamespace", "kube-system") == "kube-system"
+    if election.get("resourceName") == "kube-scheduler" and in_its_namespace:
         found.ignore(
             ("leaderElection", "resourceName"),
             "kube-scheduler is the scheduler's Lease; the rescheduler uses its own",
@@ -180,7 +180,7 @@ def _is_ours(entry: Mapping[str, Any], path: FieldPath, found: PluginSettings) -
     if name == PLUGIN:
         return True
     if not isinstance(name, str) or not name or name.lower() == PLUGIN.lower():
-        # Never guess: args that are overlooked would silently be the defaults, dryRun among them.
+        # Never guess: overlooked args would silently have their defaults, dryRun among them.
         found.faults.append(
             ConfigFault(
                 (*path, "name"), MISSING if name is None else name, f"the name of a plugin, such as {PLUGIN}"
@@ -193,14 +193,14 @@ def _is_ours(entry: Mapping[str, Any], path: FieldPath, found: PluginSettings) -
 
 def _args(entry: Mapping[str, Any], path: FieldPath, found: PluginSettings) -> dict[str, Any]:
     args = dict(_map_at(entry, "args", path, found))
-    # The scheduler wants plugin args to carry a type; ours may.
+    # The scheduler requires a type in plugin args; ours may have one.
     kind = args.pop("kind", None)
     args.pop("apiVersion", None)
     if kind not in (None, _ARGS_KIND):
         found.faults.append(ConfigFault((*path, "args", "kind"), kind, f"{_ARGS_KIND}, or unset"))
     for name in entry:
         if name not in ("name", "args"):
-            found.ignore((*path, name), f"unknown{did_you_mean(name, ('args',))}")
+            found.ignore((*path, name), f"it is unknown{did_you_mean(name, ('args',))}")
     return args
 
 
@@ -215,7 +215,7 @@ def _note_rest_of_profile(
         return
     for name, value in profile.items():
         if name not in ("schedulerName", "pluginConfig") and value is not None:
-            found.ignore((*path, name), "a setting of the scheduler")
+            found.ignore((*path, name), "it is a setting of the scheduler")
 
 
 # --- shapes
@@ -250,11 +250,11 @@ def _maps_in(
 _WIDTH = 100
 
 Annotate = Callable[[Setting, Any], tuple[list[str], str]]
-"""Returns, for a setting and its value, the comments above it and the comment behind it."""
+"""Returns the comments above a setting and the comment behind it, for the setting and its value."""
 
 
 def render_effective(configuration: Configuration) -> str:
-    """Print every setting with its value, and mark defaults."""
+    """Return a file that has every setting with its value, and marks defaults."""
 
     def annotate(setting: Setting, value: Any) -> tuple[list[str], str]:
         return [], "  # default" if value == setting.default and not setting.required else ""
@@ -263,7 +263,7 @@ def render_effective(configuration: Configuration) -> str:
 
 
 def render_defaults() -> str:
-    """Print every setting with its default, its meaning and what is allowed."""
+    """Return a file that has every setting with its default, its meaning and what is allowed."""
 
     def annotate(setting: Setting, _value: Any) -> tuple[list[str], str]:
         return [setting.meaning] if setting.schema.block else [
@@ -324,5 +324,5 @@ def inline_yaml(value: Any) -> str:
         return "[" + ", ".join(map(inline_yaml, value)) + "]"
     if isinstance(value, str) and _PLAIN.fullmatch(value) and not _RESERVED.fullmatch(value):
         return value
-    # What is left looks alike in YAML and JSON, but for how characters beyond 16 bits are written.
+    # All other values are the same in YAML and JSON, except that characters beyond 16 bits are escaped.
     return "".join(c if c.isascii() else f"\\U{ord(c):08x}" for c in json.dumps(value, ensure_ascii=False))

@@ -60,12 +60,12 @@ class SettingRule:
     read: Callable[[object], Any]
     """Converts the value in the file to the one that the program uses; raises `InvalidSetting`."""
     show: Callable[[Any], Any] = field(default=_unchanged)
-    """The way back."""
+    """Converts the value that the program uses back to the one in the file."""
     names_strategy: bool = False
-    """Which strategies there are is known only at run time: plugins add some."""
+    """Whether the value names a strategy. The names are known only at run time, because plugins add some."""
 
     def refusal(self, value: object, strategies: Collection[str]) -> str | None:
-        """Return what is allowed instead, or None if the value is fine."""
+        """Return what is allowed instead, or None if the value is allowed."""
         if self.names_strategy and not (isinstance(value, str) and value in strategies):
             return f"one of {', '.join(sorted(strategies))}"
         try:
@@ -106,8 +106,8 @@ def integer(low: int, high: int = 2**31 - 1, *, why: str = "") -> SettingRule:
 
 
 def number(low: float, high: float, *, above: bool = False) -> SettingRule:
-    """Allow numbers from `low` to `high`; with `above`, not `low` itself. Not-a-number and infinity are never
-    allowed."""
+    """Allow numbers from `low` to `high`; with `above`, `low` itself is not allowed. NaN and infinity never
+    are."""
 
     def read(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
@@ -192,7 +192,7 @@ def namespace() -> SettingRule:
 
 
 def object_name(what: str) -> SettingRule:
-    """Allow a name as Kubernetes has them for most objects."""
+    """Allow a DNS subdomain, as Kubernetes requires for the names of most objects."""
 
     def read(value: object) -> str:
         if not isinstance(value, str) or subdomain_error(value):
@@ -205,7 +205,7 @@ def object_name(what: str) -> SettingRule:
 
 def one_of(choices: type[StrEnum]) -> SettingRule:
     def read(value: object) -> StrEnum:
-        # By value and as a text: an enum would also be found by anything that compares equal.
+        # Only a string is compared: a lookup in the enum would also accept other values that compare equal.
         found = next((choice for choice in choices if isinstance(value, str) and choice == value), None)
         if found is None:
             raise InvalidSetting
@@ -215,7 +215,7 @@ def one_of(choices: type[StrEnum]) -> SettingRule:
 
 
 def selector(what: str, example: str, *, empty: Selector = EVERYTHING) -> SettingRule:
-    """`empty` is what an empty text means: for an exclusion it must not be everything."""
+    """Allow a label selector. An empty one means `empty`: for an exclusion it must not mean everything."""
 
     def read(value: object) -> Selector:
         if not isinstance(value, str):
@@ -304,7 +304,7 @@ def time_zone() -> SettingRule:
             raise InvalidSetting
         try:
             return ZoneInfo(value)
-        except (KeyError, ValueError, OSError):  # unknown, malformed, or the name of a folder of zones
+        except (KeyError, ValueError, OSError):  # unknown, malformed, or the name of a directory of zones
             raise InvalidSetting(
                 "" if _has_time_zones() else "this system lacks time zone data (tzdata)"
             ) from None

@@ -33,7 +33,7 @@ def test_check_prints_the_effective_configuration(run):
 
 def test_check_says_on_standard_error_what_has_no_effect(run):
     result = run("check", SAMPLE)
-    assert "note: profiles[0].plugins: ignored: a setting of the scheduler\n" in result.stderr
+    assert "note: profiles[0].plugins is ignored: it is a setting of the scheduler\n" in result.stderr
     assert "note" not in result.stdout
 
 

@@ -170,7 +170,7 @@ def test_a_node_is_left_out_for_some_minutes_after_a_pod_moved():
 
     settling = moved(seconds=60)
     assert percent(settling) == {"c": 0}
-    why = "because a pod has left, or come, a short time ago"
+    why = "because a pod has recently left or arrived"
     assert settling.assumptions == (f"cpu-pressure: LoadBalancing leaves out 2 nodes (a, b), {why}",)
     assert percent(moved(seconds=3600)) == {"a": 60, "b": 5, "c": 0}
 

@@ -108,5 +108,5 @@ def test_classes_that_no_pod_is_of_any_more_are_forgotten():
         made.deployment("x/web", replicas=3, labels={"version": str(version)})
     assert len(made.snapshot().classes) == 1
     templates = made.state._pods.templates
-    assert len(templates.classes._made) <= 4
+    assert len(templates.classes._built) <= 4
     assert len(templates.rows()) <= 16

@@ -264,7 +264,7 @@ def test_a_workload_tolerates_one_more_pod(found: WorkloadRecord, expected: bool
             "Deployment shop/web: spec.selector.matchLabels",
             id="a selector that is none",
         ),
-        pytest.param("Pod", {}, "is none of Deployment, ReplicaSet", id="another kind"),
+        pytest.param("Pod", {}, "is not one of Deployment, ReplicaSet", id="another kind"),
     ],
 )
 def test_what_is_invalid_is_refused_with_the_object_s_name(kind: str, spec: dict[str, Any], message: str):

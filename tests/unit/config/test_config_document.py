@@ -69,7 +69,7 @@ def test_a_text_means(text, value):
         ("a: !!python/object:x {}", "line 1: a: the tag "),
         ("a: !!set {b}", "line 1: a: the tag "),
         ("a: !!binary aGk=", "line 1: a: the tag "),
-        ("a: {<<: 5}", "line 1: a: << merges something else"),
+        ("a: {<<: 5}", "line 1: a: << merges a value that is not a map"),
         ("&a [*a]", "line None: [0][0][0][0]: nested too deeply"),
         ("[" * 60 + "]" * 60, "line None: [0][0][0][0]: nested too deeply"),
         ("[" * 500, "line None: the file: nested too deeply"),

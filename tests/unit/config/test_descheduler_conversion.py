@@ -124,7 +124,9 @@ def test_thresholds_are_kept():
     policy, notes = converted({"LowNodeUtilization": absolute})
     assert (policy.cpu_threshold, policy.memory_threshold) == (50, 60)
     assert policy.usage_source is UsageSource.REQUESTS
-    assert any("targetThresholds.pods: ResourceOptimization knows cpu and memory" in note for note in notes)
+    assert any(
+        "targetThresholds.pods: ResourceOptimization considers only cpu and memory" in note for note in notes
+    )
     deviation = {
         "useDeviationThresholds": True,
         "thresholds": {"cpu": 10},

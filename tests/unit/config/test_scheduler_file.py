@@ -27,13 +27,13 @@ def test_other_profiles_plugins_and_settings_are_ignored_with_a_note_each(loadin
     )
     assert loaded.configuration.policy.dry_run
     assert loaded.notes == (
-        "parallelism: ignored: a setting of the scheduler",
-        "extenders: ignored: a setting of the scheduler",
-        "profils: ignored: unknown; did you mean profiles?",
-        'profiles[0].pluginConfig[0]: ignored: the plugin "NodeResourcesFit" belongs to the scheduler',
-        'profiles[0]: ignored: the profile "default-scheduler" has no Rescheduler',
-        'profiles[1].pluginConfig[0]: ignored: the plugin "Other" belongs to the scheduler',
-        "profiles[1].plugins: ignored: a setting of the scheduler",
+        "parallelism is ignored: it is a setting of the scheduler",
+        "extenders is ignored: it is a setting of the scheduler",
+        "profils is ignored: it is unknown; did you mean profiles?",
+        'profiles[0].pluginConfig[0] is ignored: the plugin "NodeResourcesFit" belongs to the scheduler',
+        'profiles[0] is ignored: the profile "default-scheduler" has no Rescheduler',
+        'profiles[1].pluginConfig[0] is ignored: the plugin "Other" belongs to the scheduler',
+        "profiles[1].plugins is ignored: it is a setting of the scheduler",
         'pods of scheduler "mine" are not moved: it is not in knownSchedulers',
     )
 
@@ -45,7 +45,7 @@ def test_notes_go_to_the_log(tmp_path, caplog):
     )
     with caplog.at_level(logging.INFO, "rescheduler"):
         load_file(file, BUILT_IN_STRATEGIES)
-    assert f"{file}: parallelism: ignored: a setting of the scheduler" in caplog.messages
+    assert f"{file}: parallelism is ignored: it is a setting of the scheduler" in caplog.messages
 
 
 def test_a_file_that_does_not_name_us_has_the_defaults_and_says_so(loading):
@@ -138,7 +138,7 @@ def test_the_schedulers_lease_is_never_taken(loading, namespace):
     ours = loaded.configuration.leader_election
     assert (ours.resource_name, ours.resource_namespace) == ("rescheduler", None)
     assert any(
-        note.startswith("leaderElection.resourceName: ignored: kube-scheduler is") for note in loaded.notes
+        note.startswith("leaderElection.resourceName is ignored: kube-scheduler is") for note in loaded.notes
     )
 
 

@@ -202,7 +202,7 @@ def expression(**parts):
         ([], "", "is not a map"),
         ({"matchLabel": {}}, "matchLabel", "unknown field"),
         ({"matchLabels": []}, "matchLabels", "not a map of labels"),
-        ({"matchLabels": {"a": 1}}, "matchLabels[a]", "not a text"),
+        ({"matchLabels": {"a": 1}}, "matchLabels[a]", "not a string"),
         ({"matchLabels": {"a b": "c"}}, "matchLabels[a b]", "label key"),
         ({"matchExpressions": {}}, "matchExpressions", "not a list"),
         ({"matchExpressions": ["a"]}, "matchExpressions[0]", "not a map"),
@@ -210,7 +210,7 @@ def expression(**parts):
         (expression(key="a", operator="Gt", values=["1"]), "matchExpressions[0].operator", "In, NotIn"),
         (expression(key="a", operator="In"), "matchExpressions[0]", "at least one value"),
         (expression(key="a", operator="In", values="x"), "matchExpressions[0].values", "not a list"),
-        (expression(operator="Exists"), "matchExpressions[0]", "not a text"),
+        (expression(operator="Exists"), "matchExpressions[0]", "not a string"),
         (expression(key="a", operator="Exists", values=["x"]), "matchExpressions[0]", "takes no values"),
     ],
 )

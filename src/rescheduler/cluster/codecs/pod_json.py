@@ -1,8 +1,8 @@
 """Decode pods from JSON.
 
-As with protobuf, what pods of a template share is cached by its bytes: the structs below, encoded
-again, are equal for all pods of a template. They name only the fields that are needed; the parser skips all
-others.
+As with protobuf, the parts that pods of a template share are cached by their bytes: the structs below,
+encoded again, are equal for all pods of a template. They name only the fields that are needed; the parser
+skips all others.
 
 Parts that pods share stay unparsed, as they are looked up by their bytes. Such a `Raw` points into the
 page it came from and would keep all of it alive, so it must not outlive the decoding of its pod.
@@ -94,7 +94,7 @@ class PodSpecFields(JsonFields):
 
     node_name: str = ""
     volumes: list[dict[str, Raw]] = []
-    """Each its name and its source."""
+    """Each entry has the name and the source of a volume."""
     affinity: Raw = NO_BYTES
     containers: list[ContainerFields] = []
     init_containers: list[ContainerFields] = []
@@ -190,7 +190,7 @@ class ContainerResourceStatus(JsonFields):
 
 
 class PodResourceStatus(JsonFields):
-    """The resources in the status; encoded, they are part of the key of the pod's requests."""
+    """The resources in the status. Encoded, they are part of the key of the pod's requests."""
 
     container_statuses: list[ContainerResourceStatus] = []
     allocated_resources: Part = UNSET
@@ -211,7 +211,7 @@ _NO_ANNOTATIONS: dict[str, str] = {}
 
 
 class JsonPodReader:
-    """Holds what pods share; one per process is enough."""
+    """A reader that caches the parts that pods share; one per process is enough."""
 
     def __init__(self) -> None:
         self._labels: DecodeCache[bytes, dict[str, str]] = DecodeCache(_labels)
@@ -237,7 +237,7 @@ class JsonPodReader:
         node = intern(spec.node_name)
         affinity = self._affinities[bytes(spec.affinity)]
         volumes = self._volumes(name, spec.volumes)
-        # What is left is the same in all pods of a template.
+        # The rest is the same in all pods of a template.
         spec.node_name = ""
         spec.affinity = NO_BYTES
         spec.volumes = []
@@ -335,7 +335,7 @@ def _state(state: ContainerStateFields) -> ContainerState | None:
     return None
 
 
-# -- each is a function of its bytes alone, so that it may be remembered
+# -- decoders whose result depends only on the bytes, so that it can be cached
 
 
 def _labels(raw: bytes) -> dict[str, str]:

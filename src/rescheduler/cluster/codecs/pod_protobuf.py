@@ -169,7 +169,7 @@ class SharedPodMetadata(NamedTuple):
 
 
 class SharedMetadataReader:
-    """Reads labels one by one, because each pod of a StatefulSet has two labels of its own."""
+    """A reader that decodes labels one by one, because each pod of a StatefulSet has two of its own."""
 
     def __init__(self) -> None:
         self._labels: DecodeCache[bytes, tuple[str, str]] = DecodeCache(_label)
@@ -219,12 +219,12 @@ class SharedPodParts(NamedTuple):
 
 
 class ProtobufPodReader:
-    """Holds what pods share; one per process is enough."""
+    """A reader that caches the parts that pods share; one per process is enough."""
 
     def __init__(self) -> None:
         self._parts: DecodeCache[bytes, SharedPodParts] = DecodeCache(self._part)
         self._affinities: DecodeCache[bytes, Affinity] = DecodeCache(_affinity, capacity=PER_NODE_CAPACITY)
-        # These are used only for pods that differ from all pods before.
+        # These are used only for pods that differ from all earlier pods.
         self._metas: DecodeCache[bytes, SharedPodMetadata] = DecodeCache(SharedMetadataReader().part)
         self._specs: DecodeCache[bytes, tuple[PodShape, VolumeSources]] = DecodeCache(self._spec)
         self._shapes: DecodeCache[bytes, PodShape] = DecodeCache(_shape)
@@ -235,7 +235,7 @@ class ProtobufPodReader:
     def records(self, items: bytes) -> list[PodRecord]:
         """Decode consecutive items of a list, each preceded by its tag and length.
 
-        Raises protobuf's `DecodeError`, and ValueError for contents that make no sense.
+        Raises protobuf's `DecodeError`, and ValueError for invalid contents.
         """
         shared = views_pb2.SharedPods.FromString(items)
         shared.DiscardUnknownFields()
@@ -300,7 +300,7 @@ class ProtobufPodReader:
     def _spec(self, raw: bytes) -> tuple[PodShape, VolumeSources]:
         spec = views_pb2.SharedSpec.FromString(raw)
         sources = volume_sources_of([self._volumes[volume.volumeSource] for volume in spec.volumes])
-        # Without them the pods of a StatefulSet have one shape too.
+        # Without volumes, all pods of a StatefulSet have one shape, too.
         spec.ClearField("volumes")
         return self._shapes[spec.SerializeToString()], sources
 
@@ -312,7 +312,7 @@ def _read_in_full(pod: api_pb2.Pod, sources: VolumeSources) -> tuple[tuple[PodVo
     return with_claims_of(pod.metadata.name, sources, names), kept or _NO_ANNOTATIONS
 
 
-# -- each is a function of its bytes alone, so that it may be remembered
+# -- decoders whose result depends only on the bytes, so that it can be cached
 
 
 def _shape(template: bytes) -> PodShape:

@@ -1,4 +1,4 @@
-"""Convert a trimmed `PodSpec`, as plain dicts and lists, into what pods of one template share.
+"""Convert a trimmed `PodSpec`, as plain dicts and lists, into the parts that pods of one template share.
 
 Both encodings use it, so they can't differ. It runs once per template, not once per pod. Parts
 that many objects share are decoded once and stored once.
@@ -222,7 +222,7 @@ def _constraints(spec: _Spec) -> SchedulingConstraints:
 
 
 def _host_ports(spec: _Spec) -> Iterable[HostPort]:
-    # Other init containers are over before the pod runs: the scheduler ignores their ports.
+    # Other init containers end before the pod runs, so the scheduler ignores their ports.
     sidecars = (container for container in spec.init_containers if container.is_sidecar)
     for container in (*sidecars, *spec.containers):
         for port in container.ports:
@@ -295,7 +295,7 @@ _KINDS_WITHOUT_NAME: Final = frozenset(
 )  # fmt: skip
 _EPHEMERAL: Final = "ephemeral"
 _RECORDED_KINDS: Final = frozenset({*_NAME_FIELDS, _EPHEMERAL, *_KINDS_WITHOUT_NAME})
-"""All other kinds only bring configuration."""
+"""All other kinds only provide configuration."""
 _DEFAULT_RBD_POOL: Final = "rbd"
 
 
@@ -303,7 +303,7 @@ class VolumeSources(NamedTuple):
     """The volumes of one spec, without their names."""
 
     aligned: tuple[PodVolume | None, ...]
-    """One entry per volume of the spec; None if it only brings configuration."""
+    """One entry per volume of the spec; None if it only provides configuration."""
     recorded: tuple[PodVolume, ...]
     has_ephemeral: bool
 
@@ -325,7 +325,7 @@ def with_claims_of(pod: str, sources: VolumeSources, names: list[str]) -> tuple[
 
 
 def volume_from(source: dict[str, Any]) -> PodVolume | None:
-    """Decode a volume; None if it only contains configuration. Raise `msgspec.ValidationError`."""
+    """Decode a volume; None if it only provides configuration. Raise `msgspec.ValidationError`."""
     kind = next((kind for kind in source if kind in _RECORDED_KINDS), None)
     if kind is None:
         return None
@@ -352,10 +352,10 @@ V = TypeVar("V")
 
 
 class DecodeCache(dict[K, V]):
-    """Caches `make(key)` for the keys that were used recently.
+    """A cache of `make(key)` for the keys that were used recently.
 
     It never holds more than twice its capacity: when it is full, its entries become the older generation.
-    Entries that are used again return from there; the others are dropped when the cache is full again. A
+    Entries that are used again move back; the others are dropped when the cache is full again. A
     dropped value stays valid; an equal one may be built later.
     """
 

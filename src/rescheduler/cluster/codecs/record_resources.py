@@ -1,6 +1,6 @@
 """Decode nodes and pods from both encodings into the same records.
 
-Nodes are few, so both encodings are decoded by way of plain dicts and lists.
+Nodes are few, so both encodings are decoded via plain dicts and lists.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ __all__ = ["NODES", "NODE_CODEC", "PODS", "POD_CODEC", "NodeReader", "PodReader"
 
 
 Moment = Annotated[datetime, msgspec.Meta(tz=True)] | int
-"""A time: text in JSON, a number in protobuf."""
+"""A time: a string in JSON, a number in protobuf."""
 Quantities = Mapping[str, str | int | float]
 
 
@@ -89,7 +89,7 @@ class _Node(_Form):
 
 
 class NodeReader:
-    """Reads nodes; keeps nothing."""
+    """A reader of nodes, without state."""
 
     def from_json(self, raw: bytes | msgspec.Raw) -> NodeRecord:
         try:
@@ -158,7 +158,7 @@ def _amounts(quantities: tuple[tuple[str, str | int | float], ...]) -> Resources
 
 
 class PodReader:
-    """Reads pods, and holds what they share."""
+    """A reader of pods, which caches the parts that they share."""
 
     def __init__(self) -> None:
         self._json = JsonPodReader()

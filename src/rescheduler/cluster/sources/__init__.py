@@ -9,5 +9,5 @@ usage_sources     usage from Prometheus (`metrics_api`: from metrics.k8s.io)
 
 object_fields     the fields of each kind that matter, and their types (`pod_fields`: those of pods)
 cluster_export    a live cluster or a file → a file
-anonymizer        replaces all names (`pseudonyms`: by what, and what stays)
+anonymizer        replaces all names (`pseudonyms`: the replacements, and the words that stay)
 """

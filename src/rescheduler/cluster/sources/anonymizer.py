@@ -37,7 +37,7 @@ _NOT_COUNTED: Final = "requests."
 
 
 def anonymize(objects: Iterable[Object], keep: Collection[str] = ()) -> list[Object]:
-    """`objects` are trimmed already. `keep` has names, and keys of labels with their values, that stay."""
+    """Return the objects with pseudonyms. `objects` must be trimmed; names and label keys in `keep` stay."""
     found = list(objects)
     anonymizer = _Anonymizer(frozenset(keep))
     for content in found:
@@ -50,7 +50,7 @@ def anonymize(objects: Iterable[Object], keep: Collection[str] = ()) -> list[Obj
 
 
 class _Anonymizer:
-    """Collects the names first; once settled, replaces them."""
+    """An anonymizer collects the names first; after `assign`, it replaces them."""
 
     def __init__(self, keep: frozenset[str]) -> None:
         self._kept_names = pseudonyms.NAMES | keep
@@ -81,15 +81,15 @@ class _Anonymizer:
         }
 
     def assign(self) -> None:
-        for book in (self._words, self._spaces, self._uids, self._numbers):
-            book.assign()
+        for each in (self._words, self._spaces, self._uids, self._numbers):
+            each.assign()
 
     def anonymized(self, content: Object) -> Object:
         kept = {"apiVersion": self._kind(content["apiVersion"]), "kind": content["kind"]}
         replaced: Object = self._replaced(content, FIELDS[content["kind"]])
         return kept | replaced
 
-    # --- what has to be known before
+    # --- first pass
 
     def collect_numeric_keys(self, value: Any) -> None:
         """Collect labels and taints that an expression compares as numbers."""
@@ -120,7 +120,7 @@ class _Anonymizer:
 
     @staticmethod
     def _texts(replace: Callable[[str], str]) -> Callable[[Any], Any]:
-        """Replace one text, or each text of a list; keep other values, and drop what must not be there."""
+        """Replace one text, or each text of a list; keep other values, and drop the content of objects."""
 
         def leaf(value: Any) -> Any:
             if isinstance(value, list):
@@ -260,8 +260,7 @@ class _Anonymizer:
         return {self._key(key): self._annotation(key, value) for key, value in annotations.items()}
 
     def _annotation(self, key: str, text: str) -> str:
-        """Replace the names in an annotation. Our own records are JSON, and the names inside of them are
-        replaced."""
+        """Replace the names in an annotation, including those inside our own records, which are JSON."""
         if text[:1] in {"[", "{"}:
             try:
                 return msgspec.json.encode(self._record(msgspec.json.decode(text))).decode()
@@ -288,7 +287,7 @@ def _is_number_or_time(text: str) -> bool:
 
 
 def _limits_moves(key: str, text: str) -> bool:
-    """Return whether it is a valid limit of moves. A time zone other than UTC would tell the place."""
+    """Return whether it is a valid limit of moves. A time zone other than UTC would reveal the place."""
     if key == MAX_MOVES_ANNOTATION:
         return parse_limit(text) is not None
     return key == WINDOWS_ANNOTATION and "/" not in text and parse_windows(text) is not None

@@ -106,7 +106,7 @@ class ClusterExport:
     """The kinds of which all objects were read."""
     objects: list[Object]
     notes: tuple[str, ...] = field(default=())
-    """What could not be read, and why."""
+    """Messages about kinds and values that could not be read."""
     steered: bool | None = None
     """Whether our webhook answers; None if that is not known."""
     guarded: bool = False
@@ -117,11 +117,11 @@ class ClusterExport:
         return replace(self, objects=anonymize(self.objects, keep))
 
 
-# --- from where
+# --- reading
 
 
 async def export_of_live(client: Client, policy: Policy) -> ClusterExport:
-    """Read a live cluster and what this policy measures; raise `KubeError` if pods or nodes can't be read."""
+    """Read a live cluster and its usage by this policy; raise `KubeError` if pods or nodes can't be read."""
     now = datetime.now(UTC).replace(microsecond=0)
     uses_metrics_api = effective_usage_source(policy) is not UsageSource.PROMETHEUS
     wanted = [(each.resource, each.required) for each in CLUSTER_KINDS]
@@ -150,7 +150,7 @@ async def export_of_live(client: Client, policy: Policy) -> ClusterExport:
 
 
 async def _from_prometheus(client: Client, policy: Policy) -> UsageOutcome:
-    """Return what is read from Prometheus: custom metrics, and usage if that is its source."""
+    """Read custom metrics from Prometheus, and usage if Prometheus is its source."""
     if effective_usage_source(policy) is not UsageSource.PROMETHEUS:
         policy = replace(policy, usage_source=UsageSource.REQUESTS)
     reader = usage_reader(policy, client)
@@ -192,7 +192,7 @@ async def _listed(client: Client, resource: ApiResource[Any], required: bool) ->
         if required:
             raise
         if isinstance(error, errors.NotFound) and resource.group in _OPTIONAL_GROUPS:
-            return ""  # this cluster does without
+            return ""  # the cluster does not have this kind
         return f"{resource.plural} are not saved: {error}"
     except errors.KubeError as error:
         if resource in METRICS_KINDS:
@@ -223,11 +223,11 @@ def export_of_file(raw: bytes, *, source: str) -> ClusterExport:
     )
 
 
-# --- into bytes
+# --- encoding
 
 
 def encode_export(saving: ClusterExport, name: str) -> bytes:
-    """Encode as YAML or JSON, gzipped or not; the name of the file decides."""
+    """Encode the export as YAML or JSON, gzipped or not, as the name of the file says."""
     path = Path(name)
     packed = path.suffix == ".gz"
     suffix = Path(path.stem).suffix if packed else path.suffix

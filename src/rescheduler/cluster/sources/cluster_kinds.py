@@ -8,10 +8,10 @@ A `ClusterReading` is what one read of a live or saved cluster returned.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -19,27 +19,21 @@ from msgspec import Raw
 from rescheduler.api.well_known_names import GROUP as OUR_GROUP
 from rescheduler.api.well_known_names import POD_MIGRATION_KIND as POD_MIGRATION
 from rescheduler.api.well_known_names import VERSION as OUR_VERSION
+from rescheduler.cluster.cluster_state import ClusterState, apply_object
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.pod_constraints import Affinity
 from rescheduler.cluster.pod_record import CLAIM_VOLUME, PodRecord
+from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.cluster.sources.metrics_api import METRICS_GROUP, METRICS_VERSION
+from rescheduler.cluster.trusted_usage import UsageSubjects, usage_for_check
+from rescheduler.cluster.usage_readings import UsageOutcome, UsageReadings
+from rescheduler.config.policy import Policy, UsageSource
 from rescheduler.kube import api_resources
 from rescheduler.kube.api_resources import ApiResource
 from rescheduler.kube.codecs import api_pb2
 from rescheduler.kube.codecs.codec import Codec, JsonCodec
 from rescheduler.kube.codecs.negotiated_codec import NegotiatedCodec
 from rescheduler.kube.codecs.protobuf_codec import builtins_of
-
-if TYPE_CHECKING:
-    from rescheduler.cluster.cluster_state import ClusterState
-from dataclasses import field
-from typing import NamedTuple
-
-from rescheduler.cluster.cluster_state import ClusterState
-from rescheduler.cluster.snapshot import Snapshot
-from rescheduler.cluster.trusted_usage import UsageSubjects, usage_for_check
-from rescheduler.cluster.usage_readings import UsageOutcome, UsageReadings
-from rescheduler.config.policy import Policy, UsageSource
 
 __all__ = [
     "CLUSTER_KINDS",
@@ -92,7 +86,7 @@ def replica_sets_from(items: bytes) -> list[ReplicaSetObject]:
 
 
 def _replica_set_as_in_json(replica_set: ReplicaSetObject) -> ReplicaSetObject:
-    """Return the ReplicaSet with times as text, and without the zeros that JSON omits."""
+    """Return the ReplicaSet with times as strings, and without the zeros that JSON omits."""
     metadata, status = replica_set.get("metadata", {}), replica_set.get("status", {})
     for moment in ("creationTimestamp", "deletionTimestamp"):
         if moment in metadata:
@@ -124,7 +118,7 @@ def without_templates(resource: ApiResource[Object]) -> ApiResource[Object]:
 
 
 class _ReplicaSets:
-    """Decode ReplicaSets from protobuf, because there are very many."""
+    """A reader that decodes ReplicaSets from protobuf, because there are very many."""
 
     def from_json(self, raw: bytes | Raw) -> Object:
         return _read_without_templates(raw)
@@ -164,16 +158,13 @@ class ClusterKind:
     def kind(self) -> str:
         return self.resource.kind
 
-    def applier(self, state: "ClusterState") -> Callable[[Any], None]:
+    def applier(self, state: ClusterState) -> Callable[[Any], None]:
         """Return the function that applies an object to the state; it raises ValueError for an invalid
         object."""
         if self.kind == "Pod":
             return state.apply_pod
         if self.kind == "Node":
             return state.apply_node
-        # Imported only when it is needed: while a server responds, there is time for it.
-        from rescheduler.cluster.cluster_state import apply_object  # noqa: PLC0415
-
         return partial(apply_object, state, self.kind)
 
 
@@ -246,23 +237,23 @@ _BY_NAME: Final = {(each.resource.group, each.kind): each for each in CLUSTER_KI
 
 
 def cluster_kind(api_version: str, kind: str) -> ClusterKind | None:
-    """Find the kind in any version: the versions of recent years have the same fields."""
+    """Return the kind in any version, because all versions of recent years have the same fields."""
     return _BY_NAME.get((api_version.rpartition("/")[0], kind))
 
 
-# No repr: asyncio writes the result of a task into an error message of its own, which is not shown; with tens
-# of thousands of pods in it, that takes longer than planning.
 class WebhookProbeResult(NamedTuple):
     """The result of probing the webhook."""
 
     steers: bool | None = None
     """Whether the webhook steers replacements of evicted pods; None if that is not known."""
     guards: bool | None = None
-    """Whether it keeps ReplicaSets from creating a pod while they adopt a copy."""
+    """Whether the webhook keeps ReplicaSets from creating a pod while they adopt a copy."""
     problem: str = ""
-    """Why it does not, or why that is not known, as a message."""
+    """Why the webhook does not, or why that is not known, as a message."""
 
 
+# No repr: asyncio writes the result of a task into an error message of its own, which is not shown; with tens
+# of thousands of pods in it, that takes longer than planning.
 @dataclass(slots=True, repr=False)
 class ClusterReading:
     now_s: float

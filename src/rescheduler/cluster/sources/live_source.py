@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from rescheduler.api.podmigration import UnreadableMigration
 from rescheduler.api.well_known_names import (
@@ -36,6 +36,7 @@ from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.cluster_kinds import (
     CLUSTER_KINDS,
     ClusterKind,
+    ClusterReading,
     WebhookProbeResult,
     pod_dependencies,
 )
@@ -60,9 +61,6 @@ __all__ = [
     "read_live",
 ]
 
-if TYPE_CHECKING:
-    from rescheduler.cluster.sources.cluster_kinds import ClusterReading
-
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -83,8 +81,8 @@ async def gather_all(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 _CONCURRENT_LISTS = 4
-"""Lists. The pods take longest and come first; meanwhile three connections serve for all the rest, most of
-which is short. One for each would be more work for both sides than the lists themselves."""
+"""The number of concurrent lists. Pods take longest and come first; meanwhile three connections are enough
+for all other lists, most of which are short. One connection per list would cost more than the lists."""
 
 
 class EmptyCluster(Exception):  # noqa: N818 - says what was found
@@ -103,7 +101,7 @@ async def read_live(
     *,
     meanwhile: Sequence[str] = (),
     pods: Awaitable[ListPage[PodRecord]] | None = None,
-) -> "ClusterReading":
+) -> ClusterReading:
     """Read all kinds, several at once. Raises `KubeError` for required kinds, and `EmptyCluster`.
 
     `meanwhile` names modules to import while the server responds, because planning needs many. `pods` is the
@@ -121,7 +119,7 @@ async def read_live(
     work: list[Coroutine[Any, Any, Any]] = [items(each) for each in kinds]
     work.append(usage.read())
     work.append(_in_turn(gate, read_autoscaler_signs(client, NO_SIGNS)))
-    work.append(asyncio.to_thread(_import, (*meanwhile, "rescheduler.cluster.sources.cluster_kinds")))
+    work.append(asyncio.to_thread(_import, meanwhile))
     *lists, measured, signs, _ = await gather_all(work)
     reading = _reading(kinds, lists, measured)
     reading.state.apply_autoscaler_signs(signs)
@@ -131,7 +129,7 @@ async def read_live(
 async def read_autoscaler_signs(
     client: Client, before: AutoscalerSigns, *, with_node_pools: bool = True
 ) -> AutoscalerSigns:
-    """Read what the server shows of node autoscalers, or return `before` if it does not answer.
+    """Read the signs of node autoscalers, or return `before` if the server does not respond.
 
     Raises no `KubeError`: planning must not depend on components that may not be there.
     """
@@ -165,9 +163,7 @@ def _import(modules: Iterable[str]) -> None:
         import_module(module)
 
 
-def _reading(kinds: list[ClusterKind], lists: list[Any], measured: UsageOutcome) -> "ClusterReading":
-    from rescheduler.cluster.sources.cluster_kinds import ClusterReading  # noqa: PLC0415
-
+def _reading(kinds: list[ClusterKind], lists: list[Any], measured: UsageOutcome) -> ClusterReading:
     reading = ClusterReading(datetime.now(UTC).timestamp(), usage=measured)
     by_kind = dict(zip([each.kind for each in kinds], lists, strict=True))
     reading.pods = by_kind["Pod"]
@@ -185,7 +181,7 @@ def _reading(kinds: list[ClusterKind], lists: list[Any], measured: UsageOutcome)
                     apply(item)
                 except UnreadableMigration as error:
                     # This kind is only the history of moves, so a plan is possible without it.
-                    reading.assumptions.append(f"{error}: ignored")
+                    reading.assumptions.append(f"{error}; this migration is ignored")
         elif kind.without and kind.matters(needs):
             reading.assumptions.append(f"{kind.without}: {found}")
     return reading
@@ -234,13 +230,13 @@ async def _probe(client: Client, namespace: str, webhook: str) -> tuple[bool | N
             return True, ""
         if "cannot create resource" in refusal.why:
             return None, f"probing the webhook needs permission to create pods in namespace {namespace}"
-        # What only validates is asked last: others may have refused before it. What changes pods is asked
-        # before all who refuse, except for permissions.
+        # Validating webhooks are called last: another one may have refused the pod before. Mutating webhooks
+        # are called before all of these, after the permission check only.
         is_unknown = webhook == GUARD_WEBHOOK
         return (None if is_unknown else False), f"the probe of webhook {webhook} was denied: {refusal.why}"
     except errors.KubeError as error:
         return None, f"webhook {webhook} can't be probed: {error.why}"
-    return False, f"the API server does not call webhook {webhook}, or it does not answer in time"
+    return False, f"the API server does not call webhook {webhook}, or the webhook does not answer in time"
 
 
 def probe_pod(namespace: str, webhook: str) -> dict[str, Any]:

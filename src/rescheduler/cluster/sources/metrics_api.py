@@ -1,6 +1,6 @@
-"""Usage from `metrics.k8s.io`, as metrics-server and its likes serve it: what `kubectl top` shows.
+"""Read usage from `metrics.k8s.io`, which metrics-server serves and `kubectl top` shows.
 
-Saved clusters have these objects, too, with what else was measured: `usage` may have values of custom metrics
+Saved clusters have these objects, too, with other measurements: `usage` may have values of custom metrics
 beside cpu and memory, and NodeMetrics their `capacity`.
 """
 
@@ -89,11 +89,11 @@ class _Reading(msgspec.Struct, gc=False):
     key: str
     used: UsageReading | None
     fault: str = ""
-    """What is wrong with it, if it is None: one odd reading must not cost all others."""
+    """Why the reading is invalid, or empty: one invalid reading must not cost all others."""
 
 
 class MetricsApiReader:
-    """Implements `UsageReader` with metrics.k8s.io."""
+    """A `UsageReader` that reads from metrics.k8s.io."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -130,7 +130,7 @@ def decode_metrics(
 def decode_custom_metric(
     metric: CustomMetric, pods: Iterable[bytes | msgspec.Raw], nodes: Iterable[bytes | msgspec.Raw]
 ) -> MetricReadings:
-    """Decode what saved PodMetrics and NodeMetrics have of this metric. Raises `msgspec.DecodeError` and
+    """Decode the values of this metric in saved PodMetrics and NodeMetrics. Raises `msgspec.DecodeError` and
     ValueError."""
     name = metric.name
     of_pods, of_nodes, capacities = {}, {}, {}
@@ -176,8 +176,8 @@ def add_custom_metrics(
     nodes: Collection[str],
     now: datetime,
 ) -> None:
-    """Add the values of custom metrics to PodMetrics and NodeMetrics of these pods and nodes; one that is not
-    there yet is created."""
+    """Add the values of custom metrics to PodMetrics and NodeMetrics of these pods and nodes; missing objects
+    are created."""
     known = {(each["kind"], _key(each)): each for each in objects}
 
     def found(kind: str, name: str) -> _MetricsObject:
@@ -276,7 +276,7 @@ def _reading(key: str, timestamp: str, parts: list[_Amounts]) -> _Reading:
             memory_bytes += _bytes(part.memory or "0")
         used = UsageReading(
             -(-cpu_nanos // _NANOS_A_MILLI), memory_bytes, _seconds(timestamp)
-        )  # rounded up, as ever
+        )  # rounded up, as always
     except ValueError as error:
         return _Reading(key, None, str(error))
     if max(used.cpu_millis, used.memory_bytes) > MAX_READING:
@@ -284,7 +284,7 @@ def _reading(key: str, timestamp: str, parts: list[_Amounts]) -> _Reading:
     return _Reading(key, used)
 
 
-# Hardly two readings are alike, so a look-up would not pay: what metrics-server writes is read at once.
+# Hardly any readings are equal, so a cache would not pay; the units of metrics-server are parsed directly.
 
 
 def _nanos(cpu: str) -> int:

@@ -29,24 +29,24 @@ __all__ = [
 
 class FieldKind(Enum):
     PLAIN = auto()
-    """A number, a quantity, a time, a word of Kubernetes' own: if it is, it says nothing about its owner."""
+    """A number, a quantity, a time or a word of Kubernetes. Only other text can reveal its owner."""
     NAME = auto()
     """The name of an object, a path or an image: words that a user chose."""
     NAMESPACE = auto()
     CLAIM = auto()
-    """The name of a claim: it may have been made from the name of a pod."""
+    """The name of a claim, which can be derived from the name of a pod."""
     UID = auto()
     KIND = auto()
     """A kind of object, or the group and version of one."""
     DRIVER = auto()
     """A storage driver or plugin."""
     CONDITION = auto()
-    """A type of conditions, or the reason of one."""
+    """The type or the reason of a condition."""
     ADDRESS = auto()
     LABELS = auto()
     """A mapping; also node selectors."""
     ANNOTATIONS = auto()
-    """Annotations, of those that say something to us."""
+    """Annotations; only those that decisions need are kept."""
     AMOUNTS = auto()
     """Quantities by resource."""
     TIMES = auto()
@@ -55,16 +55,16 @@ class FieldKind(Enum):
     REQUIREMENT = auto()
     """`key`, `operator` and `values` of labels."""
     FIELD_REQUIREMENT = auto()
-    """The same, of an object's name."""
+    """The same for the name of an object."""
     TAINT = auto()
-    """A taint, or what tolerates one: `key` and `value` like those of a label."""
+    """A taint or a toleration: `key` and `value` are like those of a label."""
     ANYTHING = auto()
     """A number or a percentage; a number or a list."""
 
 
 FieldSpec: TypeAlias = "FieldKind | FieldTree"
 FieldTree: TypeAlias = Mapping[str, "FieldSpec"]
-"""An object, or each object of a list, by the names of its fields."""
+"""The fields of an object, or of each object in a list, by name."""
 
 STRUCT_FIELDS: Final[Mapping[FieldKind, frozenset[str]]] = {
     FieldKind.REQUIREMENT: frozenset({"key", "operator", "values"}),

@@ -1,4 +1,4 @@
-"""Pseudonyms for words, in the same sort order, and the well-known words that stay.
+"""Replace words by pseudonyms in the same sort order, and list the well-known words that stay.
 
 Names are split at their separators and each word is replaced, so related names stay related: the pods of
 `web-7f9c4` are `w017-w003-…` of `w017-w003`. Words are numbered in sorted order with equal length, and
@@ -23,6 +23,13 @@ __all__ = [
     "KINDS",
     "MEANINGFUL",
     "NAMES",
+    "NAMESPACES",
+    "RECORDS",
+    "RECORD_BY_NAME",
+    "RESOURCES",
+    "RESOURCE_PREFIXES",
+    "VALUES",
+    "WORDS",
     "NamePseudonyms",
     "NamespacePseudonyms",
     "NumberPseudonyms",
@@ -112,7 +119,7 @@ class NamespacePseudonyms:
 
 
 def _in_keys(namespace: str) -> str:
-    """Return how it sorts in `namespace/name`."""
+    """Return the text by which the namespace sorts in `namespace/name`."""
     return f"{namespace}/"
 
 
@@ -164,8 +171,6 @@ class NumberPseudonyms:
         return str(self._assigned[int(value)])
 
 
-__all__ += ["NAMESPACES", "RECORDS", "RECORD_BY_NAME", "RESOURCES", "RESOURCE_PREFIXES", "VALUES", "WORDS"]
-
 NAMESPACES: Final = frozenset({"default", "kube-node-lease", "kube-public", "kube-system"})
 
 NAMES: Final = frozenset({"default-scheduler", "system-cluster-critical", "system-node-critical"})
@@ -209,7 +214,7 @@ MEANINGFUL: Final = {
     "pv.kubernetes.io/bind-completed": {"yes"},
     "storageclass.kubernetes.io/is-default-class": {"true", "false"},
 }  # fmt: skip
-"""Keys of labels and annotations, with the values of each that mean something."""
+"""Keys of labels and annotations, with the values of each that have a meaning."""
 
 KEYS: Final = frozenset(
     {
@@ -313,7 +318,7 @@ CONDITIONS: Final = frozenset(
 
 RESOURCES: Final = frozenset({"cpu", "memory", "pods", "ephemeral-storage", "storage"})
 RESOURCE_PREFIXES: Final = ("hugepages-", "attachable-volumes-")
-"""What follows is a size or a driver."""
+"""Prefixes before a size or a driver."""
 
 DRIVERS: Final = frozenset(
     {
@@ -331,10 +336,10 @@ ADDRESSES: Final = frozenset({"0.0.0.0", "::", "127.0.0.1", "::1"})  # noqa: S10
 RECORDS: Final = frozenset(
     {"earlier", "end", "forgiven", "lines", "node", "of", "pod", "revision", "t", "tries", "v"}
 )
-"""Fields of the record that we keep in the annotation about failed attempts."""
+"""Fields of our record in the annotation about failed attempts."""
 
 RECORD_BY_NAME: Final = "lines"
-"""The one of them that has fields by the names of pods."""
+"""The field of `RECORDS` whose own fields are named after pods."""
 
 WORDS: Final = frozenset(
     {
@@ -369,4 +374,4 @@ WORDS: Final = frozenset(
         "NotAdopted", "NoRoomForReplacement",
     }
 )  # fmt: skip
-"""The values of fields that have one of a few words."""
+"""The values of fields that have one of a few values."""

@@ -49,7 +49,7 @@ _LONGEST = 60
 
 
 def field_errors(kind: str, content: Any, error: Exception | None = None) -> list[str]:
-    """`error` is what the parser said; it counts where this finds nothing."""
+    """Return the errors in the fields of an object; if there are none, that of the parser, `error`."""
     found = [fault for _, fault in zip(range(_MOST), _walk(content, FIELDS[kind], ""), strict=False)]
     if not found and error is not None:
         found.append(_parser_error_text(error))
@@ -233,7 +233,7 @@ class _Reader:
         self.reading = ClusterReading(
             moment.timestamp(), webhook=WebhookProbeResult(saved.steered, saved.guarded)
         )
-        # Of our own, so that what a foreign file holds is not kept beyond it.
+        # Separate readers, so that their caches don't keep the content of a foreign file.
         self._pods, self._nodes = PodReader(), NodeReader()
 
     def faults(self) -> Iterator[str]:
@@ -270,7 +270,7 @@ class _Reader:
     def _record(self, kind: ClusterKind, item: SavedObject) -> Any:
         raw: bytes | msgspec.Raw = item.raw
         if kind.resource.namespaced and not item.namespace:
-            # As the API server does with an object without a namespace.
+            # The API server does the same with an object without a namespace.
             content = item.content()
             content["metadata"]["namespace"] = "default"
             raw = msgspec.json.encode(content)
@@ -295,7 +295,7 @@ class _Reader:
             self.reading.usage = replace(measured, source=source)
 
     def _assumed(self) -> Iterator[str]:
-        """Yield what is assumed because the file has no objects of a kind, and does not say that there are
+        """Yield the assumptions for kinds of which the file has no objects, and does not say that there are
         none."""
         needs = pod_dependencies(self.reading.pods)
         present = {item.kind for item in self._saved.objects} | self._saved.complete_kinds
@@ -350,7 +350,7 @@ def _moment(text: str) -> datetime | None:
         moment = found.astimezone(UTC) if found is not None and found.tzinfo is not None else None
     except (ValueError, OverflowError):
         return None
-    # In some time zone the first and the last years are not years any more.
+    # In some time zones, times in the first and the last year are out of range.
     return moment if moment is not None and MINYEAR < moment.year < MAXYEAR else None
 
 
@@ -364,4 +364,4 @@ def _content(item: SavedObject) -> dict[str, Any]:
 def _ignored_kind_note(kind: str, items: list[SavedObject]) -> str:
     more = Counter(item.kind for item in items)[kind] - 1
     others = f" and {more} more of that kind are" if more else " is"
-    return f"{items[0].title}{others} ignored: no decision depends on it"
+    return f"{items[0].title}{others} ignored, because no decision depends on this kind"

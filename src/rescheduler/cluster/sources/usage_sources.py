@@ -43,7 +43,7 @@ __all__ = [
 
 
 class InvalidVector(Exception):  # noqa: N818 - named after what came instead
-    """The response has no amounts; the message says what it has."""
+    """The response has no valid amounts; the message says what it has instead."""
 
 
 class PrometheusSample(msgspec.Struct, frozen=True, gc=False):
@@ -53,12 +53,13 @@ class PrometheusSample(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class InstantVector:
-    """A series with `namespace` and `pod` is a pod's, one with `node` alone a node's; others are ignored."""
+    """The values of a query. A series with `namespace` and `pod` is a pod's, one with `node` alone a node's;
+    others are ignored."""
 
     pods: dict[str, PrometheusSample] = field(default_factory=dict)
     nodes: dict[str, PrometheusSample] = field(default_factory=dict)
     odd: list[str] = field(default_factory=list)
-    """The series whose value is no amount: not a number, infinite, negative, a histogram."""
+    """The series whose value is not an amount: NaN, infinite, negative or a histogram."""
     warnings: tuple[str, ...] = ()
     """Warnings of the server, such as that a part of its stores did not respond."""
 
@@ -79,7 +80,7 @@ class _Data(msgspec.Struct, rename="camel"):
     result: msgspec.Raw
 
 
-class _Answer(msgspec.Struct, rename="camel"):
+class _QueryResponse(msgspec.Struct, rename="camel"):
     status: str
     data: _Data | None = None
     error_type: str = ""
@@ -87,29 +88,31 @@ class _Answer(msgspec.Struct, rename="camel"):
     warnings: list[str] | None = None
 
 
-_decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_response = msgspec.json.Decoder(_QueryResponse).decode
 _decode_series = msgspec.json.Decoder(list[_Series]).decode
 
 
 def decode_vector(body: bytes) -> InstantVector:
     """Decode a vector; raise `InvalidVector`."""
     try:
-        answer = _decode_answer(body)
-        if answer.status != "success" or answer.data is None:
-            raise InvalidVector(_reason(answer))
-        if answer.data.result_type != "vector":
-            raise InvalidVector(f"the query returns a {answer.data.result_type} instead of one value per pod")
-        series = _decode_series(answer.data.result)
+        response = _decode_response(body)
+        if response.status != "success" or response.data is None:
+            raise InvalidVector(_reason(response))
+        if response.data.result_type != "vector":
+            raise InvalidVector(
+                f"the query returns a {response.data.result_type} instead of one value per pod"
+            )
+        series = _decode_series(response.data.result)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InvalidVector(f"the response is not from Prometheus: {error}") from error
-    vector = InstantVector(warnings=tuple(answer.warnings or ()))
+    vector = InstantVector(warnings=tuple(response.warnings or ()))
     for each in series:
         _enter(each, vector)
     return vector
 
 
-def _reason(answer: _Answer) -> str:
-    return ": ".join(filter(None, (answer.error_type, answer.error))) or "no reason given"
+def _reason(response: _QueryResponse) -> str:
+    return ": ".join(filter(None, (response.error_type, response.error))) or "no reason given"
 
 
 def _enter(series: _Series, vector: InstantVector) -> None:
@@ -138,7 +141,7 @@ def _number(text: str) -> float:
 
 
 def _ambiguous(name: str) -> NoReturn:
-    # To add them up would be right for containers and wrong for replicas: the query must say.
+    # A sum would be right for containers and wrong for replicas, so the query must decide.
     raise InvalidVector(
         f"the query returns several values for {name}; aggregate them, such as with sum by (namespace, pod)"
     )
@@ -154,7 +157,7 @@ class _Failed(Exception):  # noqa: N818 - never leaves this file
 
 
 class PrometheusReader:
-    """Implements `UsageReader` with Prometheus."""
+    """A `UsageReader` that reads from Prometheus."""
 
     def __init__(self, settings: Prometheus) -> None:
         assert settings.url, "a configuration without it is refused"
@@ -167,7 +170,7 @@ class PrometheusReader:
             cpu = await self._pods("prometheus.cpuQuery", self._settings.cpu_query)
             memory = await self._pods("prometheus.memoryQuery", self._settings.memory_query)
         except _Failed as failed:
-            # The next try starts again, with the certificates as they are then.
+            # The next attempt starts again, with the certificates of that time.
             await self.close()
             return UsageUnavailable(UsageSource.PROMETHEUS, str(failed))
         return UsageReadings(
@@ -228,8 +231,8 @@ class PrometheusReader:
         return vector
 
     async def _query(self, name: str, query: str) -> InstantVector:
-        """`name` is that of the setting."""
-        status, body = await self._answer(query)
+        """Run the query of the setting `name`."""
+        status, body = await self._send(query)
         if status in (401, 403):
             raise _Failed(f"{self._url} denied the request ({status}). Check prometheus.bearerTokenFile.")
         if body.lstrip()[:1] != b"{":
@@ -244,7 +247,7 @@ class PrometheusReader:
             raise _Failed(f"{why}. Check {name}.") from error
         return vector
 
-    async def _answer(self, query: str) -> tuple[int, bytes]:
+    async def _send(self, query: str) -> tuple[int, bytes]:
         timeout_s = self._settings.timeout.total_seconds()
         asked = (("query", query), ("timeout", f"{timeout_s:g}"))
         request = ApiRequest("GET", _PATH, asked, {"accept": "application/json"}, timeout_s=timeout_s)
@@ -253,7 +256,7 @@ class PrometheusReader:
             async with await self._network.send(request) as response:
                 return response.status, await response.read()
         except NoResponse as broken:
-            remedy = broken.remedy or "Check prometheus.url, and whether it runs."
+            remedy = broken.remedy or "Check prometheus.url, and whether Prometheus runs."
             raise _Failed(f"Prometheus does not answer: {broken.reason.rstrip('.')}. {remedy}") from broken
 
     def _access(self) -> ClusterAccess:
@@ -295,7 +298,7 @@ def _values(samples: dict[str, PrometheusSample]) -> dict[str, float]:
 
 
 class _WithCustomMetrics:
-    """Implements `UsageReader`: reads usage, and custom metrics from Prometheus."""
+    """A `UsageReader` that reads usage, and custom metrics from Prometheus."""
 
     def __init__(self, usage: UsageReader, server: PrometheusReader, metrics: Sequence[CustomMetric]) -> None:
         self._usage, self._server, self._metrics = usage, server, metrics
@@ -310,7 +313,7 @@ class _WithCustomMetrics:
 
 
 def usage_reader(policy: Policy, client: Client) -> UsageReader:
-    """Return a reader that the caller closes; the client stays open."""
+    """Return the reader for this policy. The caller closes it; the client stays open."""
     reader = _usage_alone(policy, client)
     metrics = balanced_metrics(policy)
     if not metrics:

@@ -40,7 +40,7 @@ __all__ = ["MissingPodMigrationCRD", "WatchedCluster", "require_podmigration_crd
 log = logging.getLogger(__name__)
 
 _MATCHES_NOTHING: Final = "metadata.name=rescheduler-asks-whether-it-may-list"
-"""A selector that no object matches: the answer is empty, or says why there is none."""
+"""A selector that no object matches: the response is an empty list, or the error that prevents lists."""
 
 
 class MissingPodMigrationCRD(Exception):  # noqa: N818 - says what is the case
@@ -181,12 +181,12 @@ class WatchedCluster:
     async def refresh(self) -> None:
         """Freeze the state in a thread, with everything that is known when this is called, for `present`.
 
-        Who asks while one is under way shares the next: each move asks, and many start at the same time.
+        Callers during a refresh share the next one: each move calls this, and many start at the same time.
         """
-        asked_after = self._refreshes
+        called_after = self._refreshes
         async with self._refreshing:
             is_current = self._snapshot is not None and not self._changes
-            if is_current or self._last_refresh > asked_after:
+            if is_current or self._last_refresh > called_after:
                 return
             self._refreshes += 1
             await asyncio.to_thread(self.snapshot)
@@ -208,7 +208,7 @@ class WatchedCluster:
             self._snapshot = None
 
     async def observe_autoscalers(self) -> None:
-        """Read what the server shows of node autoscalers, twice a minute at most. Raises no `KubeError`.
+        """Read the signs of node autoscalers from the server, at most twice a minute. Raises no `KubeError`.
 
         NodePools matter only once there are nodes of them; most clusters have no such resource.
         """
@@ -220,7 +220,7 @@ class WatchedCluster:
         signs = await read_autoscaler_signs(self._client, self._signs, with_node_pools=has_pools)
         if signs != self._signs:
             self._signs = signs
-            # A check may be freezing the state in its thread: applied like every other change.
+            # A check may be freezing the state in its thread, so the signs are queued like other changes.
             self._changes.append(partial(self._state.apply_autoscaler_signs, signs))
 
     def tenants(self, now_s: float | None = None) -> UsageSubjects:
@@ -253,13 +253,13 @@ class WatchedCluster:
 
     def _catch_up(self) -> None:
         while self._changes:
-            self._snapshot = None  # first: it is not current, whichever thread looks
+            self._snapshot = None  # first, so that no thread takes it for current
             change = self._changes.popleft()
             try:
                 change()
             except ValueError as error:
                 # For example, a migration that is older than its CRD: the other objects are still used.
-                log.warning("%s; it is left out", error)
+                log.warning("%s; this object is ignored", error)
 
 
 def _indices(kind: str) -> Mapping[str, IndexFunction[Object]] | None:

@@ -94,7 +94,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BudgetWithSelector:
-    """A budget, and which pods of its namespace it covers."""
+    """A budget, and the selector of the pods of its namespace that it covers."""
 
     budget: BudgetRecord
     pods: Selector
@@ -119,7 +119,7 @@ def _decode_migration_or_none(item: Object) -> Migration | None:
     try:
         return decode_migration(item)
     except UnreadableMigration as error:
-        log.warning("%s; it is left alone", error)
+        log.warning("%s; this migration is ignored", error)
         return None
 
 
@@ -127,7 +127,7 @@ def _decode_budget_or_none(item: Object) -> BudgetWithSelector | None:
     try:
         budget = decode_budget(item)
     except UnreadableObject as error:
-        log.warning("%s; it is taken to select no pod", error)
+        log.warning("%s; this budget counts as selecting no pod", error)
         return None
     return BudgetWithSelector(budget, budget.pods())
 
@@ -150,7 +150,7 @@ def is_watched(owner: ControllerReference | OwnerReference) -> bool:
 
 
 def nested_field(item: Object, *path: str) -> Any:
-    """Return a field of an object in which anything may be missing; None if it is."""
+    """Return the field at this path; None if the object lacks any part of the path."""
     value: Any = item
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
@@ -166,7 +166,7 @@ def _namespace(item: Object) -> str:
 
 
 def owner_key_of_workload(kind: str, item: Object) -> OwnerKey:
-    """Return what the owner references of its pods must name. Items of a list don't say their kind."""
+    """Return the owner that the references of its pods must name; items of a list don't have a kind."""
     return OwnerKey(_namespace(item), kind, item["metadata"]["name"], item["metadata"]["uid"])
 
 
@@ -256,9 +256,9 @@ class WatchedObjects:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Follow the cluster while the body runs, which begins when everything is known once.
+        """Follow the cluster while the body runs; the body starts after all informers have synced.
 
-        Raises `MissingCapability` if nothing can be moved in it, and `KubeError` if it can't be asked.
+        Raises `MissingCapability` if the cluster does not support moves, and `KubeError` if requests fail.
         """
         await require_capabilities(self._client)
         async with contextlib.AsyncExitStack() as stack:
@@ -270,8 +270,8 @@ class WatchedObjects:
 
     @property
     def is_fresh(self) -> bool:
-        """Return whether every informer is fresh. While the API server fails, none is, and nothing new is
-        started."""
+        """Return whether every informer is fresh. While the API server fails, none is, and no move
+        starts."""
         return all(informer.is_fresh for informer in self.informers)
 
     def learn_pod(self, item: Object) -> PodRecord:
@@ -280,7 +280,7 @@ class WatchedObjects:
         self.pods.observe(record)
         return record
 
-    # -- live reads, for what can't be undone
+    # -- live reads, before steps that can't be undone
 
     async def read_pod(self, key: str, uid: str) -> None:
         """Read the pod live into the cache; if there is none, the one with this `uid` is marked as

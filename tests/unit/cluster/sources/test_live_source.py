@@ -32,7 +32,7 @@ async def test_a_migration_of_an_older_definition_is_left_out_and_said():
 
     (said,) = [each for each in reading.assumptions if "PodMigration" in each]
     assert said.startswith("PodMigration default/older is invalid: Object missing required field `pod`")
-    assert said.endswith(": ignored")
+    assert said.endswith("; this migration is ignored")
     await client.close()
 
 

@@ -318,7 +318,7 @@ async def test_a_server_that_does_not_run_is_said():
         pass
     assert (await server.read()).why == (
         f"Prometheus does not answer: {server.url}: Connection refused. "
-        "Check prometheus.url, and whether it runs."
+        "Check prometheus.url, and whether Prometheus runs."
     )
 
 

@@ -130,7 +130,7 @@ def test_what_no_decision_depends_on_is_left_out_and_named():
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "shop"}}
     other = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "db", "namespace": "shop"}}
     assert read([*small(), service, other]).notes == [
-        "Service shop/web and 1 more of that kind are ignored: no decision depends on it"
+        "Service shop/web and 1 more of that kind are ignored, because no decision depends on this kind"
     ]
 
 
