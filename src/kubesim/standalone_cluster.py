@@ -114,7 +114,8 @@ def _from_scenario(file: str | None, start: datetime) -> _Contents:
     except ScenarioError as error:
         raise StandaloneError(str(error), _EXIT_USAGE_ERROR) from error
     except ScenarioNotSettled as error:
-        raise StandaloneError(f"{file}: 1 error\n  {error}", _EXIT_USAGE_ERROR) from error
+        source = "standard input" if file == "-" else file or "the built-in scenario"
+        raise StandaloneError(f"{source}: 1 error\n  {error}", _EXIT_USAGE_ERROR) from error
 
 
 def _from_saved_cluster(file: str) -> _Contents:

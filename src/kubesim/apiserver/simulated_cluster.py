@@ -155,13 +155,14 @@ class _Owners:
         self._labels: dict[str, dict[str, str]] = {}
 
     def note(self, kind: ResourceKind, content: Object) -> None:
-        labels = content["metadata"].get("labels") or {}
+        own = content["metadata"].get("labels") or {}
+        labels = {name: value for name, value in own.items() if name not in _OF_ONE_POD}
         for reference in content["metadata"].get("ownerReferences") or ():
             uid = reference["uid"]
             self._samples.setdefault(uid, (reference, kind, content))
             self._counts[uid] += 1
-            # A label that only some have, such as a StatefulSet's ordinal, would not select all of them.
-            shared = self._labels.setdefault(uid, dict(labels))
+            # A label that only some have would not select all of them.
+            shared = self._labels.setdefault(uid, labels)
             self._labels[uid] = {name: value for name, value in shared.items() if labels.get(name) == value}
 
     def missing(self, store: ObjectStore, kinds: KindRegistry) -> Iterator[tuple[ResourceKind, Object]]:

@@ -63,7 +63,11 @@ def make_serving_certificate(addresses: tuple[str, ...] = ("127.0.0.1", "::1")) 
 _LARGE_ENOUGH_TO_COMPRESS = 128 * 1024  # the real server's choice
 _FASTEST = 1
 _TURN_S, _MOST_TURNS = 0.01, 100
-_LARGEST_BODY = 3 * 1024 * 1024
+_LARGEST_BODY = 3 * 1024 * 1024  # the real server's limit
+_TOO_LARGE = (
+    b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Request entity too large: '
+    b'limit is 3145728","reason":"RequestEntityTooLarge","code":413}'
+)
 _UNAUTHORIZED = (
     b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Unauthorized",'
     b'"reason":"Unauthorized","code":401}'
@@ -163,7 +167,8 @@ async def serve(
     _expect_loopback(host)
     certificates = make_serving_certificate() if tls else None
     shell = _Shell(server.handle, token)
-    runner = web.ServerRunner(web.Server(shell.answer), handle_signals=False, shutdown_timeout=1)
+    answering = web.Server(shell.answer, request_factory=_request)
+    runner = web.ServerRunner(answering, handle_signals=False, shutdown_timeout=1)
     await runner.setup()
     listener = _listening(host, port)
     site = web.SockSite(
@@ -177,6 +182,11 @@ async def serve(
     url = f"{'https' if tls else 'http'}://{shown_host}:{bound_port}"
     config = kubeconfig(url, authority=certificates.authority if certificates else None, token=token)
     return RunningServer(runner, listener, shell.streams, url, config)
+
+
+def _request(*parts: Any) -> web.BaseRequest:
+    """Return a request whose body may be as large as the real server accepts."""
+    return web.BaseRequest(*parts, asyncio.get_running_loop(), client_max_size=_LARGEST_BODY)
 
 
 def _listening(host: str, port: int) -> _Listener:
@@ -215,7 +225,10 @@ class _Shell:
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if self._token is not None and request.headers.get("authorization") != f"Bearer {self._token}":
             return web.Response(status=401, body=_UNAUTHORIZED, content_type="application/json")
-        body = await request.read()
+        try:
+            body = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            return web.Response(status=413, body=_TOO_LARGE, content_type="application/json")
         try:
             answer = await self._handle(request.method, request.path_qs, request.headers, body)
         except ResponseLost:

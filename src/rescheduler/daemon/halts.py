@@ -223,7 +223,8 @@ def _not_ready(facts: HaltFacts, share: float) -> Iterator[Halt]:
         f"{count} of {facts.nodes} nodes are not Ready ({names}), "
         f"more than haltWhen.notReadyShare {share:g} allows"
     )
-    ends = f"when at most {int(share * facts.nodes)} of them are not Ready"
+    most = max(number for number in range(facts.nodes + 1) if number / facts.nodes <= share)
+    ends = f"when at most {most} of them are not Ready"
     yield Halt(HaltReason.NODES_NOT_READY, facts.now, words, ends)
 
 

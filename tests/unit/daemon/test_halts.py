@@ -250,6 +250,12 @@ def test_nodes_that_are_not_ready(not_ready, nodes, halted):
     assert (reasons(nodes=nodes, not_ready=names) == [HaltReason.NODES_NOT_READY]) is halted
 
 
+def test_the_number_of_nodes_at_which_the_halt_ends_is_exact():
+    names = [f"node-{number}" for number in range(30)]
+    (halt,) = current_halts(HaltFacts(now=NOW, nodes=100, not_ready=names), HaltWhen(not_ready_share=0.29))
+    assert halt.ends == "when at most 29 of them are not Ready", "0.29 * 100 is 28.999999999999996"
+
+
 def test_limits_can_be_set():
     assert reasons(HaltWhen(not_ready_share=0.5), nodes=10, not_ready=["a", "b", "c", "d"]) == []
     assert reasons(HaltWhen(failure_ratio=1.0), migrations=[migration(n) for n in range(9)]) == []

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import io
 import json
 import ssl
 
@@ -107,3 +108,17 @@ async def test_stopping_ends_open_watches_at_once():
         await asyncio.wait_for(running.stop(), timeout=5)
         with contextlib.suppress(aiohttp.ClientError):  # cut off or ended: both are an end
             assert await asyncio.wait_for(watch.content.read(), timeout=5) == b""
+
+
+@pytest.mark.parametrize(
+    ("size", "status", "reason"),
+    [
+        pytest.param(2**21, 422, "Invalid", id="read, and refused for what it says: a ConfigMap has 1 MiB at most"),
+        pytest.param(2**22, 413, "RequestEntityTooLarge", id="larger than any request may be"),
+    ],
+)
+async def test_the_largest_requests_are_those_of_the_real_server(http, size, status, reason):
+    content = {"metadata": {"name": "large"}, "data": {"text": "x" * size}}
+    body = io.BytesIO(json.dumps(content).encode())
+    async with http.post(MAPS, data=body, headers={"Content-Type": "application/json"}) as answer:
+        assert (answer.status, (await answer.json())["reason"]) == (status, reason)

@@ -75,7 +75,9 @@ async def test_objects_keep_their_identity_and_status(api):
 
 
 async def test_missing_owners_and_namespaces_are_made_up_so_that_nothing_is_collected(api, clock):
-    api.server.load([json.loads(json.dumps(POD))])
+    pod = json.loads(json.dumps(POD))
+    pod["metadata"]["labels"]["topology.kubernetes.io/zone"] = "a"  # as bindings add: no selector has it
+    api.server.load([pod])
     clock.advance(5)
     assert (await api.get("/api/v1/namespaces/shop")).body["status"]["phase"] == "Active"
     owner = (await api.get("/apis/apps/v1/namespaces/shop/replicasets/web")).body

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from rescheduler.api import well_known_names
+from rescheduler.api.podmigration import BUILT_IN_TRAITS, Handover
 
 __all__ = [
     "ADDRESSES",
@@ -194,12 +195,9 @@ MEANINGFUL: Final = {
     well_known_names.MAINTENANCE_LABEL: {"true", "false"},
     well_known_names.RESCHEDULING_LABEL: {"disabled", "enabled"},
     well_known_names.MIGRATION_STATUS_LABEL: {"pending", "in-progress", "completed"},
-    well_known_names.MIGRATION_REASON_LABEL: {
-        "CostOptimization", "LoadBalancing", "Manual", "NodeMaintenance", "ResourceOptimization",
-        "TopologySpread",
-    },
+    well_known_names.MIGRATION_REASON_LABEL: set(BUILT_IN_TRAITS),
     well_known_names.CORDONED_BY_ANNOTATION: {"CostOptimization", "Evacuation", "NodeMaintenance"},
-    well_known_names.HANDOVER_ANNOTATION: {"Auto", "Adopt", "Copy", "Evict"},
+    well_known_names.HANDOVER_ANNOTATION: {each.value for each in Handover},
     well_known_names.INCLUDES_SYSTEM_ANNOTATION: {"true", "false"},
     "app.kubernetes.io/name": {"rescheduler"},
     "cluster-autoscaler.kubernetes.io/safe-to-evict": {"true", "false"},
@@ -365,8 +363,7 @@ WORDS: Final = frozenset(
         "GuaranteedQoSPodCPUResize", "RestartAllContainersOnContainerExits",
         "UserNamespacesHostNetworkSupport",
         # of migrations
-        "CostOptimization", "LoadBalancing", "Manual", "NodeMaintenance", "ResourceOptimization",
-        "TopologySpread", "Auto", "Adopt", "Copy", "Evict", "Queued", "Checking", "Marking", "Creating",
+        *BUILT_IN_TRAITS, *(each.value for each in Handover), "Queued", "Checking", "Marking", "Creating",
         "Placing", "Starting", "Settling", "Protecting", "Evicting", "Adopting", "Replacing", "Releasing",
         "RollingBack", "EvictionCancelled", "Cancelled", "CopyFailing", "CopyGone", "Locked", "NotReplaced",
         "PartnerFailed", "SeveralBudgets", "SourceGone", "SourceLost", "TargetLost", "MarkRefused",

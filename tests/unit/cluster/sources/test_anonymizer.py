@@ -8,12 +8,15 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from rescheduler.api.podmigration import BUILT_IN_TRAITS
+from rescheduler.api.well_known_names import MIGRATION_REASON_LABEL
 from rescheduler.cluster.sources import pseudonyms
 from rescheduler.cluster.sources.anonymizer import anonymize
 from rescheduler.cluster.sources.cluster_export import trim_object
 from rescheduler.cluster.sources.cluster_kinds import snapshot_of
 from rescheduler.cluster.sources.saved_source import read_saved
 from rescheduler.config.policy import NodeAutoscaler, Policy
+from rescheduler.migrations.transition_table import MigrationStep
 from rescheduler.planner.plan import Plan
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.strategies.strategy_registry import strategies_of
@@ -251,6 +254,23 @@ def test_so_are_the_pods_by_which_failed_attempts_are_recorded():
     ]
     assert "node" not in read["lines"]
     assert "7d4b9" not in json.dumps(hidden)
+
+
+@pytest.mark.parametrize("strategy", sorted(BUILT_IN_TRAITS))
+def test_strategies_stay_because_their_traits_decide(strategy):
+    migration = {
+        "apiVersion": "rescheduler.dev/v1alpha1",
+        "kind": "PodMigration",
+        "metadata": {"name": "web-1", "namespace": "shop", "labels": {MIGRATION_REASON_LABEL: strategy}},
+        "spec": {"strategy": strategy},
+    }
+    (hidden,) = anonymize([migration])
+    assert hidden["spec"]["strategy"] == strategy
+    assert hidden["metadata"]["labels"][MIGRATION_REASON_LABEL] == strategy
+
+
+def test_steps_stay():
+    assert {each.value for each in MigrationStep} <= pseudonyms.WORDS
 
 
 def test_names_that_are_to_stay_do():
