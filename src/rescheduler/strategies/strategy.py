@@ -125,7 +125,7 @@ class View(Protocol):
     def in_fair_order(self, pods: Sequence[int]) -> Iterator[int]:
         """Yield these pods in the order in which to propose them, as many as this plan may move.
 
-        In the given order if all of them may move; otherwise namespaces take turns.
+        If all of them may move, it is the given order; otherwise namespaces take turns.
         """
         ...
 

@@ -26,7 +26,8 @@ __all__ = ["TopologySpread"]
 
 _MOVES_WITH_DISPLACEMENT = 2
 _DISPLACEMENTS_TRIED = 3
-"""For how many pods per constraint a displacement is searched: it takes time, and the pods are similar."""
+"""The number of pods per constraint for which a displacement is searched for: the search takes time, and the
+pods are similar."""
 
 
 class TopologySpread:
@@ -52,7 +53,7 @@ class TopologySpread:
             for violation in left:
                 for proposal in _restore(view, survey, violation, 1 / needed):
                     yield proposal
-                    progress |= _is_taken(view, proposal)
+                    progress |= _is_accepted(view, proposal)
             left = [violation for violation in left if violation.moves_needed()]
         for violation in left:
             _report(view, violation)
@@ -155,7 +156,7 @@ def _with_displacement(
     return None
 
 
-def _is_taken(view: View, proposal: Proposal) -> bool:
+def _is_accepted(view: View, proposal: Proposal) -> bool:
     move = proposal.moves[0]
     return bool(view.placement.position[move.pod] == move.target)
 

@@ -6,7 +6,7 @@ placement.
 Spread is fixed when no domain has more than `skew` pods more than the emptiest. If the emptiest has `low`
 pods then, every domain above `low + skew` gives up its excess, and every domain below `low` gets what it
 lacks. A move helps one domain of each kind, so the larger of the two sums is the number of moves. The code
-searches the best `low`.
+searches for the best `low`.
 
 Anti-affinity is fixed when no two pods in a domain exclude each other. Pods of one class are equal, so a
 domain is described by the number of pods per class, and by the pairs of classes that exclude each other.
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 DomainSizes = tuple[tuple[int, bool, int], ...]
-"""(pods, open, domains): how many domains have so many pods, and can they take more. Sorted."""
+"""(pods, open, domains): the number of domains with this many pods, and whether they take more. Sorted."""
 
 
 def domain_sizes_of(domains: Iterable[tuple[int, bool, int]]) -> DomainSizes:
@@ -98,7 +98,7 @@ def _too_many(sizes: DomainSizes, high: int) -> int:
 
 
 _TRIED_EXHAUSTIVELY = 10
-"""Up to so many classes, all combinations are tried. Few nodes have more classes that exclude each other."""
+"""Up to this many classes, all combinations are tried. Few nodes have more that exclude each other."""
 
 
 @dataclass(frozen=True, slots=True)
