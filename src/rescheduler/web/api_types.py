@@ -55,11 +55,11 @@ Percent = Annotated[float, Meta(ge=0, le=100)]
 
 
 class ApiView(msgspec.Struct, rename="camel"):
-    """What the server sends."""
+    """The base of all types that the server sends."""
 
 
 class ApiInput(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """What clients send: unknown fields are refused, so that a typing error is not silently ignored."""
+    """The base of all types that clients send. Unknown fields are refused, so that no typo is ignored."""
 
 
 class ErrorView(ApiView):
