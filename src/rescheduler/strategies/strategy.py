@@ -60,7 +60,7 @@ class Proposal:
 
     moves: tuple[ProposedMove, ...]
     rooms: tuple[Room, ...] = ()
-    """What the moves make room for. If they are accepted, the view shows these pods on their nodes."""
+    """The rooms that the moves make. If they are accepted, the view shows these pods on their nodes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ class BalancingProblem:
         if len(rows) > 1:
             return True
         target, stays = int(self.nodes[bundle.moves[0][2]]), view.handover(rows[0]).source_stays
-        # The search has checked spread constraints for the end; they may be worse meanwhile.
+        # The search has checked spread constraints for the final state; they may be worse in between.
         return view.placement.fits_on(rows[0], target, source_stays=stays)
 
     def _assignment(self) -> Assignment:

@@ -277,9 +277,9 @@ def _best_of(assignment: Assignment, pods_by_node: "_PodsByNode", swapping_nodes
         gains = assignment.load_model.exchange_gains(own[some], others[some])
         gains[~is_own[some]] = 0.0
         best = gains.argmax(axis=1)
-        promise = np.take_along_axis(gains, best[:, None], axis=1)[:, 0]
-        worth = is_other[some] & (promise > NEGLIGIBLE)
-        yield np.take_along_axis(own[some], best, axis=1)[worth], others[some][worth], promise[worth]
+        expected = np.take_along_axis(gains, best[:, None], axis=1)[:, 0]
+        worth = is_other[some] & (expected > NEGLIGIBLE)
+        yield np.take_along_axis(own[some], best, axis=1)[worth], others[some][worth], expected[worth]
 
 
 def _partners(assignment: Assignment, usable: Flags, swapping_nodes: Indices) -> tuple[Indices, Floats]:

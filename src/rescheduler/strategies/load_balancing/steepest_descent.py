@@ -122,12 +122,12 @@ class _Round:
         assignment, unexpected_before = self.assignment, 0
         if not len(self.pods) or not len(self.sinks):
             return False
-        promise = self._promise()
+        expected = self._expected_gains()
         most = max(1, len(assignment.bounds.receives) // NODES_PER_MOVE)
         sources = assignment.load_model.at[self.pods].tolist()
-        for index in _by_gain(promise, assignment.priority[self.pods]):
+        for index in _by_gain(expected, assignment.priority[self.pods]):
             if (
-                promise[index] <= self.floor
+                expected[index] <= self.floor
                 or self.made == most
                 or assignment.moves == assignment.bounds.limit
             ):
@@ -144,32 +144,32 @@ class _Round:
                 break
         return self.made > 0 or self.unexpected > 0
 
-    def _promise(self) -> Floats:
+    def _expected_gains(self) -> Floats:
         """Return [pod]: the highest gain among its known targets."""
         assignment, pods = self.assignment, self.pods
-        promise: Floats = self.gains.max(axis=1)
+        expected: Floats = self.gains.max(axis=1)
         constrained = np.flatnonzero(assignment.constrained[pods])
         if not len(constrained):
-            return promise
-        promised_before = promise[constrained]
+            return expected
+        expected_before = expected[constrained]
         allowed = np.stack([assignment.places(pod)[self.sinks] for pod in pods[constrained].tolist()])
         self.gains[constrained] = np.where(allowed, self.gains[constrained], 0.0)
-        promise[constrained] = self.gains[constrained].max(axis=1)
-        barred = np.flatnonzero((promise[constrained] <= NEGLIGIBLE) & (promised_before > NEGLIGIBLE))
+        expected[constrained] = self.gains[constrained].max(axis=1)
+        barred = np.flatnonzero((expected[constrained] <= NEGLIGIBLE) & (expected_before > NEGLIGIBLE))
         if len(barred) and len(self.sinks) < assignment.bounds.receives.sum():
             self._look_elsewhere(
-                constrained[barred[np.argsort(-promised_before[barred], kind="stable")]], promise
+                constrained[barred[np.argsort(-expected_before[barred], kind="stable")]], expected
             )
-        return promise
+        return expected
 
-    def _look_elsewhere(self, indices: Indices, promise: Floats) -> None:
+    def _look_elsewhere(self, indices: Indices, expected: Floats) -> None:
         indices = indices[:WIDELY_TRIED]
         pods = self.pods[indices]
         allowed = np.stack([self.assignment.places(pod) for pod in pods.tolist()])
         gains = np.where(allowed, self.assignment.load_model.gains(pods, np.arange(allowed.shape[1])), 0.0)
-        promise[indices] = gains.max(axis=1)
+        expected[indices] = gains.max(axis=1)
         for index, target in zip(indices.tolist(), gains.argmax(axis=1).tolist(), strict=True):
-            self.elsewhere[index] = target, float(promise[index])
+            self.elsewhere[index] = target, float(expected[index])
 
     def _make(self, index: int, source: int) -> bool:
         assignment, pod = self.assignment, int(self.pods[index])
