@@ -45,7 +45,7 @@ class CheckReport:
     heating: tuple[str, ...] = ()
     """Nodes that are too hot, but not for enough checks to move pods."""
     dry_run: DryRunEvidence | None = None
-    """What the dry run would have done so far; None if this is no dry run."""
+    """The evidence of the dry run so far; None if this is no dry run."""
 
 
 class DaemonListener(FailureListener):

@@ -118,7 +118,7 @@ def deployment(program: ProgramSpec, options: Options, namespace: str) -> Object
 
 
 def disruption_budget(program: ProgramSpec, namespace: str) -> Object:
-    """Return a budget of one pod at a time, so that a drain can go on but never stops all replicas."""
+    """Return a budget of one pod at a time, so that a drain can continue but never stops all replicas."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",

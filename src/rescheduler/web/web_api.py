@@ -82,7 +82,7 @@ def _not_found(message: str) -> ApiError:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who makes a request."""
+    """The session and the viewer of a request."""
 
     session: Session
     viewer: Viewer

@@ -1,4 +1,4 @@
-"""Who may see and do what: by the link of a local server, or by a token that the cluster knows.
+"""Decide what a viewer may see and do: by the link of a local server, or by a token of the cluster.
 
 Local server (`rescheduler web`, `make demo`)
     Anyone who has the link acts as the user who started it, and sees what that user's kubeconfig can read.
@@ -134,7 +134,7 @@ def accesses_of(kind: str, home: str, namespace: str = "") -> tuple[Access, ...]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose token it is, as the cluster says."""
+    """The owner of a token, as the cluster reports it."""
 
     name: str
     uid: str = ""
