@@ -28,7 +28,7 @@ __all__ = ["CheckReport", "DaemonEvents", "DaemonListener", "DaemonLog", "Listen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """One check, and what it decided."""
+    """One check and its decisions."""
 
     number: int
     """The number of the check since the start of the process, from 1."""

@@ -51,7 +51,7 @@ _Workload = tuple[str, str, str]
 
 
 class Metrics(DaemonListener):
-    """Each daemon has its own registry; `lags` and `depth` are called at every scrape."""
+    """The metrics of one daemon, in their own registry; `lags` and `depth` are called at every scrape."""
 
     def __init__(
         self,

@@ -154,8 +154,8 @@ def _pod(resource: ApiResource[Any], item: Object) -> Leftover | None:
 
 
 def _node(resource: ApiResource[Any], item: Object) -> Leftover | None:
-    """Uncordon only if we cordoned the node, and remove only a label that `drain` set: others may have done
-    either since."""
+    """Return the marks on a node. Uncordon it only if we cordoned it, and remove only a label that `drain`
+    set, because other clients may have done either since."""
     annotations = _present_keys(item, "annotations", (CORDONED_BY_ANNOTATION, REQUESTED_BY_ANNOTATION))
     labels = _present_keys(item, "labels", (MAINTENANCE_LABEL,))
     if not labelled_by(item, FIELD_MANAGER, MAINTENANCE_LABEL):

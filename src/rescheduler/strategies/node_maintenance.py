@@ -206,7 +206,7 @@ def _in_feasible_order(view: View, units: list[PodUnit], targets: dict[int, int]
 
 
 def _find_targets(view: View, units: list[PodUnit]) -> TargetAssignment:
-    """Prefer the least loaded nodes; pack tightly if not all pods find a target that way."""
+    """Find targets on the least loaded nodes; pack tightly if not all pods get a target that way."""
     found = find_targets(view, units, least_loaded)
     if found.without_target:
         tight = find_targets(view, units, tightest_fit)

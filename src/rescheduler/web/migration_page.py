@@ -215,7 +215,7 @@ def migration_detail(
     visibility: Visibility,
     notes: Sequence[str] = (),
 ) -> MigrationDetail:
-    """`events` are the Events about the migration, as the API server returns them."""
+    """Return the migration with its timeline; `events` are its Events, as the API server returns them."""
     entries = [*_milestones(migration), *_conditions(migration), *_event_entries(events)]
     entries = [
         msgspec.structs.replace(each, message=visibility.visible_text(each.message)) for each in entries
