@@ -214,7 +214,7 @@ class Checker:
         self._number = 0
 
     async def checks(self) -> AsyncIterator[CheckResult]:
-        """Check once per `reschedulingInterval`; the next check waits until you ask for it."""
+        """Check once per `reschedulingInterval`; a check starts only when the caller requests its result."""
         loop = asyncio.get_running_loop()
         while True:
             began_s = loop.time()

@@ -113,9 +113,9 @@ class Rescheduler:
 
     @contextlib.asynccontextmanager
     async def observing(self, beside: WhileLeading) -> AsyncIterator[None]:
-        """Run what is `beside` while the body runs and this process holds the Lease of dry runs.
+        """Run `beside` while the body runs and this process holds the Lease of dry runs.
 
-        It executes nothing. Raises `KubeError` if the Lease can't be requested.
+        No migrations are executed. Raises `KubeError` if the Lease can't be requested.
         """
 
         async def once(ended: asyncio.Event) -> None:
@@ -217,7 +217,7 @@ class Rescheduler:
 
 
 async def _first_done(*awaitables: Coroutine[Any, Any, Any]) -> None:
-    """Wait until one of them is done, and cancel the others."""
+    """Wait until one of these coroutines is done, and cancel the others."""
     tasks = [asyncio.ensure_future(each) for each in awaitables]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -379,7 +379,7 @@ class Daemon:
         self._use_policy(self._options.overridden(now.policy))
 
     def _use_policy(self, policy: Policy) -> None:
-        """Use a new policy. Without PodMigrations it stays a dry run, whatever the policy says."""
+        """Use a new policy. Without the PodMigration CRD, it is a dry run, whatever the policy says."""
         if self.rescheduler.watched.is_without_migrations:
             words = (
                 f"{MissingPodMigrationCRD()} Until you do that and restart the daemon, it runs as a dry run."

@@ -1,12 +1,12 @@
 """Respond to Eviction objects (`lifecycle.k8s.io`, alpha in Kubernetes 1.37) by moving the pod.
 
-A client that wants a pod to go creates an EvictionRequest. A controller of the cluster makes one Eviction
+A client that wants to evict a pod creates an EvictionRequest. A controller of the cluster makes one Eviction
 per pod, and activates the responders that the pod names in `spec.evictionResponders`, one after the other.
 A workload opts in with the responder `rescheduler.dev/responder`. While that one is active, the pod is moved
 make-before-break by a PodMigration of strategy Eviction. A responder reports heartbeats, and its completion:
 if the move failed, the next responder takes over, and in the end the cluster evicts the pod.
 
-Where the server does not have the API, nothing of this runs.
+If the server does not have the API, none of this runs.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ _GROUP, _VERSION = "lifecycle.k8s.io", "v1alpha1"
 EVICTIONS: Final = api_resource(_GROUP, _VERSION, "evictions", "Eviction")
 
 _HEARTBEAT: Final = timedelta(seconds=30)
-"""The API asks for at least 20 s from one to the next, and gives up a responder after 20 minutes."""
+"""The API asks for at least 20 s between heartbeats, and gives up on a responder after 20 minutes."""
 _MIN_INTERVAL_S: Final = 0.2
 _MAX_TEXT: Final = 1000
 
@@ -59,7 +59,7 @@ class StartMove:
 
 @dataclass(frozen=True, slots=True)
 class CancelMove:
-    """Cancel the move, because no one wants the pod to leave any more."""
+    """Cancel the move, because its eviction was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +109,14 @@ def _ours(entries: Any) -> Mapping[str, Any]:
 
 
 def _requested_move(pod: PodRecord, status: Mapping[str, Any], deadline: datetime) -> MigrationSpec:
-    wanting = [
+    requesters = [
         each.get("name", "") for each in status.get("requesters") or () if each.get("intent") == "Eviction"
     ]
     return MigrationSpec(
         pod=PodReference(pod.name, pod.uid),
         source_node=pod.node,
         strategy=EVICTION,
-        reason=f"eviction requested by {', '.join(wanting) or 'an unknown client'}"[:_MAX_TEXT],
+        reason=f"eviction requested by {', '.join(requesters) or 'an unknown client'}"[:_MAX_TEXT],
         deadline=deadline,
     )
 
@@ -187,7 +187,7 @@ class EvictionResponder:
                 try:
                     await self._respond(each)
                 except errors.KubeError as error:
-                    words = f"{error} It is tried again."
+                    words = f"{error} The response will be retried."
                     log_event(log, logging.WARNING, "EvictionNotAnswered", words, pod=_target_key(each))
             await asyncio.sleep(_MIN_INTERVAL_S)
 
@@ -220,7 +220,7 @@ class EvictionResponder:
         }
         with contextlib.suppress(errors.AlreadyExists):
             self._watched.migrations.observe(await self._client.create(POD_MIGRATIONS, manifest))
-        words = f"the pod is moved, as an Eviction asks for it: {spec.reason}"
+        words = f"the pod will be moved: {spec.reason}"
         log_event(log, logging.INFO, "EvictionAnswered", words, pod=f"{namespace}/{spec.pod.name}")
 
     async def _report(self, eviction: Object, progress: ReportProgress) -> None:

@@ -50,7 +50,7 @@ admission (quota, LimitRange, PodSecurity, webhooks) is a rule that a pod's owne
 
 @dataclass(frozen=True, slots=True)
 class ApiResponses:
-    """A summary of the API server's recent answers."""
+    """A summary of the API server's recent responses."""
 
     requests: int = 0
     failed: int = 0
@@ -71,7 +71,7 @@ class HaltFacts:
     now: datetime
     pause: Pause = _NO_PAUSE
     migrations: Sequence[Migration] = ()
-    """Finished ones."""
+    """Migrations that have finished."""
     nodes: int = 0
     not_ready: Sequence[str] = ()
     answers: ApiResponses = ApiResponses()
@@ -90,7 +90,7 @@ def current_halts(facts: HaltFacts, limits: HaltWhen) -> tuple[Halt, ...]:
 
 
 def with_original_start(before: Iterable[Halt], now: Iterable[Halt]) -> tuple[Halt, ...]:
-    """Return the present halts; one that held before keeps its start time."""
+    """Return the current halts; one that held before keeps its start time."""
     since = {(halt.reason, halt.namespace): halt.since for halt in before}
     return tuple(
         msgspec.structs.replace(halt, since=since.get((halt.reason, halt.namespace), halt.since))
@@ -179,8 +179,7 @@ def _counts(migration: Migration, after: datetime) -> bool:
 
 def _failed_like_its_source(migration: Migration) -> bool:
     ready = migration.status.condition(ConditionType.COPY_READY)
-    is_undone = migration.status.phase is MigrationPhase.FAILED
-    return is_undone and ready is not None and ready.reason == FAILS_LIKE_SOURCE
+    return _has_failed(migration) and ready is not None and ready.reason == FAILS_LIKE_SOURCE
 
 
 def _once_per_workload(finished: Iterable[Migration]) -> list[Migration]:
@@ -273,8 +272,7 @@ class ApiResponseWindow:
         self._last = ""
 
     def note(self, call: ApiCall, code: int, now_s: float) -> bool:
-        """Count an answer, and return whether the request failed. `code` is 0 if the server did not
-        answer."""
+        """Count a response, and return whether the request failed. `code` is 0 if there was no response."""
         failed = code == 0 or code >= _SERVER_ERROR
         if failed:
             self._last = f"{call} returned {code}" if code else f"{call} got no response"

@@ -89,7 +89,7 @@ class JournalWriter(DaemonListener):
         return _WRITE_INTERVAL_S
 
     async def _write(self) -> None:
-        """Write the days that change; a day that is left out is deleted."""
+        """Write the days that change, and delete the days that are no longer in the journal."""
         stored = await _read_config_map(self._client, self._namespace)
         before = {} if stored is None else stored.get("data") or {}
         new = dict(self._unwritten)
@@ -119,7 +119,7 @@ async def read_history(
 ) -> tuple[list[JournalEntry], str]:
     """Return the finished migrations of the namespace, or of all, newest first, and why some may be missing.
 
-    A PodMigration that still exists counts, not what the journal says about it. Raises `KubeError`.
+    A PodMigration that still exists counts instead of its journal entry. Raises `KubeError`.
     """
     try:
         items = (await client.list(POD_MIGRATIONS, namespace=namespace)).items

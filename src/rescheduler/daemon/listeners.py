@@ -28,7 +28,7 @@ __all__ = ["CheckReport", "DaemonEvents", "DaemonListener", "DaemonLog", "Listen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """One check, and what it decided."""
+    """One check and its decisions."""
 
     number: int
     """The number of the check since the start of the process, from 1."""
@@ -36,7 +36,7 @@ class CheckReport:
     took_s: float
     """Seconds from reading the cluster to the finished plan."""
     planning_s: float
-    """Seconds of these that the planner took, in a thread of its own."""
+    """The part of these seconds that the planner took, in its own thread."""
     snapshot: Snapshot
     plan: Plan
     usage_source: str
@@ -45,7 +45,7 @@ class CheckReport:
     heating: tuple[str, ...] = ()
     """Nodes that are too hot, but not for enough checks to move pods."""
     dry_run: DryRunEvidence | None = None
-    """What the dry run would have done so far; None if this is no dry run."""
+    """The evidence of the dry run so far; None if this is no dry run."""
 
 
 class DaemonListener(FailureListener):
@@ -60,7 +60,7 @@ class DaemonListener(FailureListener):
         """Receive that checks were skipped because another one was running, or because of a halt."""
 
     def halted(self, halts: tuple[Halt, ...]) -> None:
-        """Receive all present halts when they change, also those of one namespace; empty if none is left."""
+        """Receive all current halts when they change, also those of one namespace; empty if none is left."""
 
     def migration_changed(self, before: Migration | None, now: Migration | None) -> None:
         """Receive any change of any migration: no `before` for a new one, no `now` for a deleted one.
@@ -135,13 +135,13 @@ class DaemonLog(DaemonListener):
         The first check is always logged: it shows that the daemon works, also if there is nothing to move.
         """
         plan = check.plan
-        what = (*((move.uid, move.target) for move in plan.moves), *plan.changes)
-        is_news = bool(what) and (check.is_carried_out or what != self._planned)
-        self._planned = what
-        level = logging.INFO if is_news or check.number == 1 else logging.DEBUG
+        planned = (*((move.uid, move.target) for move in plan.moves), *plan.changes)
+        is_new = bool(planned) and (check.is_carried_out or planned != self._planned)
+        self._planned = planned
+        level = logging.INFO if is_new or check.number == 1 else logging.DEBUG
         count = len(plan.moves)
         words = f"{count} {'move' if count == 1 else 'moves'} planned"
-        if what and not check.is_carried_out:
+        if planned and not check.is_carried_out:
             words += ", not executed: " + ("dry run" if self._is_dry_run else "halted")
         log_event(
             log,
@@ -203,7 +203,7 @@ class DaemonLog(DaemonListener):
                 log,
                 logging.INFO,
                 "HaltEnded",
-                "the reason to halt is gone",
+                "the cause of the halt is gone",
                 **_halt_fields(reason, namespace),
             )
         self._halts = now

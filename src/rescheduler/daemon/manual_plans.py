@@ -169,7 +169,7 @@ def build_undo_plan(
     for each in returns:
         row = snapshot.pods.row.get(each.pod) if each.pod else None
         if row is None or snapshot.pods.records[row].uid != each.uid:
-            words = "the pod that the migration made no longer exists"
+            words = "the pod that the migration created no longer exists"
             refused.append(Rejection(each.pod or each.migration, Reason.GONE, each.migration, words))
         elif snapshot.pods.records[row].node != each.node:
             there.append((row, each))

@@ -51,7 +51,7 @@ _Workload = tuple[str, str, str]
 
 
 class Metrics(DaemonListener):
-    """Each daemon has its own registry; `lags` and `depth` are called at every scrape."""
+    """The metrics of one daemon, in their own registry; `lags` and `depth` are called at every scrape."""
 
     def __init__(
         self,
@@ -123,11 +123,11 @@ class Metrics(DaemonListener):
             "resource",
         )
         self._failing = gauge("failing_pods", "Pods that keep failing on their node.", "state")
-        self._suspects = gauge("suspect_nodes", "Nodes on which pods of many workloads fail.")
+        self._suspects = gauge("suspect_nodes", "Nodes on which pods of several workloads fail.")
         self._maintenance = gauge("maintenance_nodes", "Nodes in maintenance.", "state")
         self._node_evictions = counter(
             "node_evictions",
-            "Evictions of pods that are not moved off nodes to be emptied.",
+            "Evictions without a move of pods on nodes that are being emptied.",
             "cause",
             "result",
         )
@@ -137,11 +137,11 @@ class Metrics(DaemonListener):
         self._dry_run = gauge("dry_run", "Whether plans are made but not executed.")
         self._dry_run_moves = gauge(
             "dry_run_moves",
-            "Pods that a dry run would have moved within a week; planned again, they count once.",
+            "Pods that a dry run would have moved within a week; a pod that is planned again counts once.",
         )
         self._dry_run_spread = gauge(
             "dry_run_spread_ratio",
-            "Spread of node loads in a dry run: as it is, and as planned moves would leave it.",
+            "Spread of node loads in a dry run, before and after the planned moves.",
             "resource",
             "state",
         )
@@ -246,10 +246,10 @@ class Metrics(DaemonListener):
         self._workloads.is_on = leads
 
     def halted(self, halts: tuple[Halt, ...]) -> None:
-        holding = {halt.reason for halt in halts}
+        reasons = {halt.reason for halt in halts}
         for reason in HaltReason:
-            if reason is not HaltReason.NAMESPACE_FAILING:  # which is no halt of the whole: see below
-                self._halted.labels(reason).set(reason in holding)
+            if reason is not HaltReason.NAMESPACE_FAILING:  # halts one namespace: see below
+                self._halted.labels(reason).set(reason in reasons)
         self._held.clear()
         for halt in halts:
             if halt.namespace:
@@ -312,7 +312,7 @@ class _WorkloadMetrics(Collector):
     """Finished PodMigrations by workload, computed at every scrape from those that exist.
 
     They are gauges and not counters: the workloads with the most migrations change, and a counter of the
-    others would fall. What they say follows from the cluster, so that it survives a change of leader. Only
+    others would fall. Their values follow from the cluster, so they survive a change of leader. Only
     the leader reports them, so that sums over all replicas are right.
     """
 
@@ -351,7 +351,7 @@ class _WorkloadMetrics(Collector):
         yield lost
 
     def _sums(self) -> tuple[Mapping[tuple[_Workload, str], int], Mapping[_Workload, float]]:
-        """Return the numbers of migrations and the seconds lost; workloads after the `most` first are one."""
+        """Return the numbers of migrations and the seconds lost; workloads after the first `most` are one."""
         ranks = collections.Counter(workload for workload, _, _ in self._finished.values())
         shown = set(sorted(ranks, key=lambda each: (-ranks[each], each))[: self.most])
         counts: dict[tuple[_Workload, str], int] = collections.defaultdict(int)
@@ -364,7 +364,7 @@ class _WorkloadMetrics(Collector):
 
 
 def _workload_labels(migration: Migration) -> _Workload:
-    """Return namespace, kind and name; of a migration that never started, the workload is not known."""
+    """Return namespace, kind and name; the workload of a migration that never started is not known."""
     status = migration.status
     workload = status.workload or status.owner
     if workload is not None:

@@ -85,7 +85,7 @@ class NodeDrain:
             if self._is_stopped or not (made.changes or any(each.left for each in self._state(made))):
                 return
             if made.moves or made.changes:
-                self._run = self._carrying_out(made)
+                self._run = self._execution_of(made)
                 await self._run.run()
                 yield self._state(self._plan())
             elif await self._evict_handled() or wait or self._is_under_way():
@@ -157,7 +157,7 @@ class NodeDrain:
     def _state(self, made: Plan) -> tuple[NodeInMaintenance, ...]:
         return maintenance_status(self._cluster.snapshot(), made, self._policy, only=self._nodes)
 
-    def _carrying_out(self, made: Plan) -> PlanExecution:
+    def _execution_of(self, made: Plan) -> PlanExecution:
         annotations = {}
         if self._policy.maintenance_includes_system:
             annotations[INCLUDES_SYSTEM_ANNOTATION] = "true"
@@ -205,9 +205,9 @@ def maintenance_changes(requested_by: str) -> Object:
     return {"metadata": changes}
 
 
-async def wait_for_labels(followed: WatchedObjects, names: Collection[str]) -> None:
+async def wait_for_labels(watched: WatchedObjects, names: Collection[str]) -> None:
     """Wait until the informer has the labels that `start_maintenance` wrote, because plans use its cache."""
-    changed, informer = asyncio.Event(), followed.nodes
+    changed, informer = asyncio.Event(), watched.nodes
     end = informer.subscribe(lambda _old, _new: changed.set())
     try:
         while not all((node := informer.get(name)) is None or in_maintenance(node) for name in names):
@@ -220,7 +220,7 @@ async def wait_for_labels(followed: WatchedObjects, names: Collection[str]) -> N
 async def end_maintenance(client: Client, names: Iterable[str]) -> dict[str, str]:
     """Remove the label, uncordon the nodes that we cordoned, and return a message for each.
 
-    Raises `KubeError`, `NotFound` for a node that does not exist.
+    Raises `KubeError`, and `NotFound` for a node that does not exist.
     """
     done: dict[str, str] = {}
     for name in names:

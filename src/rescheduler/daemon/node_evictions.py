@@ -2,7 +2,7 @@
 
 There are two kinds. If another component handles the eviction of a pod, as KubeVirt does for virtual
 machines, the pod is evicted as soon as its node is being emptied: the component answers 429, moves it, and
-removes the pod. And at the deadline of an evacuated node, every pod that is left is evicted, within its
+removes the pod. At the deadline of an evacuated node, every pod that is left is evicted, within its
 budget.
 
 Karpenter removes nodes by force, whatever budgets and webhooks say: at the end of the
@@ -71,9 +71,9 @@ _KEPT: Final = ALWAYS_PROTECTED | {
 
 class EvictionCause(StrEnum):
     DEADLINE = "Deadline"
-    """Its node is evacuated, and the deadline has come."""
+    """The pod's node is evacuated, and the deadline has passed."""
     HANDLED = "EvictionHandled"
-    """Another component moves it when it is evicted."""
+    """Another component moves the pod when it is evicted."""
 
 
 class EvictionResult(StrEnum):
@@ -129,7 +129,7 @@ def due_evictions(
 
 
 def _dates(pod: PodRecord, now_s: float, deadline_s: float | None) -> Iterator[tuple[float, EvictionCause]]:
-    """Yield when the pod is to be evicted, if at all. Nothing would replace a pod without a controller."""
+    """Yield when and why to evict the pod, if at all. Nothing would replace a pod without a controller."""
     if not must_leave_node(pod) or pod.is_terminating or pod.owner is None:
         return
     if handles_own_eviction(pod):
@@ -139,7 +139,7 @@ def _dates(pod: PodRecord, now_s: float, deadline_s: float | None) -> Iterator[t
 
 
 async def evict_pod(client: Client, due: DueEviction, grace_s: int | None) -> tuple[EvictionResult, str]:
-    """Evict a pod; return the result, and what the server said. Raises `KubeError` if it did not decide."""
+    """Evict a pod; return the result, and what the server said. Raises `KubeError` for other errors."""
     try:
         await client.evict(due.pod, uid=due.uid, grace_s=grace_s)
     except errors.EvictionDeferred as deferred:
@@ -163,7 +163,7 @@ class NodeEvictions(DaemonListener):
         now: Callable[[], datetime],
     ) -> None:
         self.listener: DaemonListener = self
-        """Who hears of each eviction."""
+        """Receives each eviction."""
         self._client = client
         self._watched = watched
         self._runtime = runtime
@@ -171,8 +171,8 @@ class NodeEvictions(DaemonListener):
         self._now = now
         self._snapshot: Snapshot | None = None
         self._due: list[DueEviction] = []
-        self._said: dict[str, tuple[EvictionResult, str]] = {}
-        """The last answer for each pod, by uid: it is reported when it changes."""
+        self._last_results: dict[str, tuple[EvictionResult, str]] = {}
+        """The last result for each pod, by uid. A result is reported when it changes."""
         self._changed = asyncio.Event()
 
     def checked(self, check: CheckReport) -> None:
@@ -191,9 +191,13 @@ class NodeEvictions(DaemonListener):
                 self._snapshot = None
                 policy = self._runtime.current.policy
                 maintained = policy.enables(NodeMaintenance.name)
-                # It asks about every pod of these nodes: in a thread, like planning.
+                # This checks every pod of these nodes, so it runs in a thread, like planning.
                 self._due = await asyncio.to_thread(due_evictions, snapshot, policy, maintained=maintained)
-                self._said = {each.uid: self._said[each.uid] for each in self._due if each.uid in self._said}
+                self._last_results = {
+                    each.uid: self._last_results[each.uid]
+                    for each in self._due
+                    if each.uid in self._last_results
+                }
             for each in [each for each in self._due if each.at_s <= self._now().timestamp()]:
                 await self._evict(each)
 
@@ -229,16 +233,22 @@ class NodeEvictions(DaemonListener):
             grace_s = self._runtime.current.policy.grace_period_seconds
             result, why = await evict_pod(self._client, due, grace_s)
         except errors.KubeError as error:
-            log_event(log, logging.WARNING, "NodeEvictionFailed", f"{error} It is tried again.", pod=due.pod)
+            log_event(
+                log,
+                logging.WARNING,
+                "NodeEvictionFailed",
+                f"{error} The eviction will be retried.",
+                pod=due.pod,
+            )
             return
         self._report(due, result, why)
         if result in {EvictionResult.EVICTED, EvictionResult.GONE}:
             self._due.remove(due)
 
     def _report(self, due: DueEviction, result: EvictionResult, why: str) -> None:
-        if self._said.get(due.uid) == (result, why) or result is EvictionResult.GONE:
+        if self._last_results.get(due.uid) == (result, why) or result is EvictionResult.GONE:
             return
-        self._said[due.uid] = result, why
+        self._last_results[due.uid] = result, why
         self.listener.node_evicted(due.cause, result)
         event, words = _words(due, result, why)
         log_event(log, logging.INFO, event, words, pod=due.pod, node=due.node)
@@ -252,17 +262,19 @@ def _words(due: DueEviction, result: EvictionResult, why: str) -> tuple[str, str
         case EvictionResult.IN_PROGRESS:
             return "EvictionInProgress", f"pod {due.pod} is moved by another component: {why}"
         case EvictionResult.REFUSED:
-            return "EvictionRefused", f"pod {due.pod} can't be evicted now, tried again: {why}"
+            return "EvictionRefused", f"pod {due.pod} can't be evicted now, and will be retried: {why}"
         case _:
             cause = (
-                "at the deadline of its node" if due.cause is EvictionCause.DEADLINE else "as it has to leave"
+                "at the deadline of its node"
+                if due.cause is EvictionCause.DEADLINE
+                else "because its node is being emptied"
             )
             return "PodEvicted", f"pod {due.pod} was evicted without a move {cause}"
 
 
 _TERMINATION_TIMESTAMP: Final = "karpenter.sh/nodeclaim-termination-timestamp"
 _POD_GRACE_PERIOD: Final = timedelta(seconds=30)
-"""Karpenter deletes a pod its grace period before the node's end. This is the default of pods."""
+"""Karpenter deletes a pod this long before the node's end, by default: the pod's grace period."""
 
 
 @dataclass(frozen=True, slots=True)

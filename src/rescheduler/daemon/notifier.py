@@ -60,7 +60,7 @@ class Notification:
     event: NotificationEvent
     at: datetime
     subject: str
-    """What it is about, such as `podmigration/shop/web-1-abc`."""
+    """The object, such as `podmigration/shop/web-1-abc`."""
     text: str
     """The message, one sentence."""
     data: dict[str, Any]
@@ -129,7 +129,7 @@ class SinkSender:
         self._waiting: asyncio.Queue[Notification] = asyncio.Queue(_QUEUE_SIZE)
 
     def offer(self, notification: Notification) -> None:
-        """Queue it, if this sink wants it; drop it if the queue is full."""
+        """Queue the notification if this sink wants it; drop it if the queue is full."""
         if notification.event not in self.settings.events:
             return
         # Tenants can make any number of moves fail: half of the queue is kept for events of the whole
@@ -138,12 +138,12 @@ class SinkSender:
         if self._waiting.qsize() < most:
             self._waiting.put_nowait(notification)
         else:
-            self._drop(notification, f"{most} others wait already")
+            self._drop(notification, f"the queue already has {most} notifications")
 
     def discard(self) -> None:
         """Drop the queue; the next leader reports the state that it finds."""
         while not self._waiting.empty():
-            self._drop(self._waiting.get_nowait(), "this process doesn't lead any more")
+            self._drop(self._waiting.get_nowait(), "this process no longer leads")
 
     async def send_for_ever(self) -> None:
         while True:
@@ -202,7 +202,7 @@ class SinkSender:
             raise _SinkFault(f"the receiver answered {status}", is_transient=is_transient)
 
     def _read_files(self) -> tuple[str, dict[str, str], bytes | None]:
-        """Return the address, the further header and the CA certificates; raise `_SinkFault`."""
+        """Return the address, the additional header and the CA certificates; raise `_SinkFault`."""
         settings = self.settings
         url = settings.url or _read_text(settings.url_file or "", "urlFile")
         _check_address(url, is_secret=bool(settings.url_file or settings.header_file))
@@ -220,9 +220,9 @@ class SinkSender:
 
 def _check_address(url: str, *, is_secret: bool) -> None:
     if not is_sink_address(url):
-        raise _SinkFault("its address is no http or https address without a user", is_transient=True)
+        raise _SinkFault("the address must be http or https, without a user", is_transient=True)
     if is_secret and not is_confidential(url):
-        raise _SinkFault("its address is not https, and would be sent with a secret", is_transient=False)
+        raise _SinkFault("the address must be https, because a secret is sent", is_transient=False)
 
 
 def _read_text(path: str, setting: str) -> str:
@@ -256,7 +256,7 @@ class _Known:
 
 class Notifier(DaemonListener):
     def __init__(self, namespace: str, now: Callable[[], datetime]) -> None:
-        """`namespace` is the daemon's; it is the source of what is sent."""
+        """`namespace` is the daemon's, and names the source of notifications."""
         self.listener = DaemonListener()
         self._source = f"/{GROUP}/namespaces/{namespace}"
         self._now = now

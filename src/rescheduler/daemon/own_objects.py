@@ -49,7 +49,7 @@ __all__ = [
 
 
 class WatchedState:
-    """The pause as it is now, for a daemon."""
+    """The current content of the ConfigMap `rescheduler-state`, for a daemon."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self.namespace = namespace
@@ -64,7 +64,7 @@ class WatchedState:
 
         Raises `KubeError` if it can't be read.
         """
-        # An informer that may not look would ask forever.
+        # An informer that lacks the permission would retry forever.
         await self._client.list(
             CONFIG_MAPS, namespace=self.namespace, fields=f"metadata.name={STATE_CONFIG_MAP}"
         )

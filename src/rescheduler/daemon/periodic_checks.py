@@ -2,7 +2,7 @@
 
 If a check is still running when the next is due, the next is skipped. Moves may take much longer than the
 interval: the next check takes them into account, and its plan replaces those that have not started. In a dry
-run, nothing moves: `DryRunTally` counts what would have moved, so that you can decide whether to let it.
+run, nothing moves: `DryRunTally` counts what would have moved, so that you can decide whether to end it.
 """
 
 import asyncio
@@ -154,11 +154,11 @@ class PeriodicChecks:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Check while the body runs. Migrations that were created remain when it ends."""
-        async with self._rescheduler.checking(self._usage) as loop:
+        async with self._rescheduler.checking(self._usage) as checker:
             self._resume_hops()
             unsubscribe = self._rescheduler.runtime.subscribe(self._state_changed)
             unsubscribe_nodes = self._rescheduler.watched.nodes.subscribe(self._on_node)
-            checks = asyncio.create_task(self._run_checks(loop), name="checks")
+            checks = asyncio.create_task(self._run_checks(checker), name="checks")
             try:
                 yield
             finally:
@@ -178,14 +178,14 @@ class PeriodicChecks:
             # If only namespaces are halted, the plan goes on: their own migrations don't start.
             self._supersede()
 
-    async def _run_checks(self, loop: Checker) -> None:
+    async def _run_checks(self, checker: Checker) -> None:
         clock = asyncio.get_running_loop()
         due_s = earliest_s = clock.time()
         while True:
             is_woken = await self._is_woken_before(due_s, earliest_s)
             if is_woken:
                 due_s = clock.time()
-            await self._check(loop)
+            await self._check(checker)
             if is_woken:
                 earliest_s = clock.time() + _MIN_PAUSE_S
             interval_s = self._policy.rescheduling_interval.total_seconds()
@@ -218,7 +218,7 @@ class PeriodicChecks:
     def _policy(self) -> Policy:
         return self._rescheduler.runtime.current.policy
 
-    async def _check(self, loop: Checker) -> None:
+    async def _check(self, checker: Checker) -> None:
         self._halt_monitor.evaluate()
         if (no_plan_reason := self._rescheduler.runtime.current.no_plan_reason) is not None:
             self._listener.checks_skipped(1, no_plan_reason.words)
@@ -226,7 +226,7 @@ class PeriodicChecks:
             return
         began_s = asyncio.get_running_loop().time()
         try:
-            check = await loop.check()
+            check = await checker.check()
         except errors.KubeError as error:
             log_event(log, logging.WARNING, "CheckFailed", f"{error} The next check tries again.")
         except Exception:
@@ -322,7 +322,7 @@ class InterruptedHops(NamedTuple):
 
     plan: Plan
     first_hop: str
-    """Key of the migration."""
+    """The key of its migration."""
 
 
 def interrupted_hops(watched: WatchedObjects, now: datetime, within: timedelta) -> Iterator[InterruptedHops]:

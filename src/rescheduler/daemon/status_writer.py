@@ -69,7 +69,7 @@ _MAX_ASSUMPTIONS: Final = 10
 _MAX_LIMITS: Final = 5
 _TIMED_REASONS: Final = frozenset({Reason.HOURLY_LIMIT, Reason.OUTSIDE_WINDOW})
 _MIN_WRITE_INTERVAL_S: Final = 1.0
-"""Seconds between two writes at least, because several things often change at once."""
+"""The shortest time between two writes, because several things often change at once."""
 
 
 class StatusWriter(DaemonListener):
@@ -251,7 +251,7 @@ class MaintenanceConditionWriter(DaemonListener):
                 await remove_stale_cordon_annotation(self._client, node)
 
     async def _write(self, node: NodeRecord, wanted: list[NodeCondition]) -> None:
-        """Write only what has changed, so that not every check is a write."""
+        """Write only the conditions that have changed, so that most checks write nothing."""
         types = {each.type for each in wanted}
         changes = [_condition_manifest(node, each, self._now()) for each in wanted if not _is_set(node, each)]
         changes += [
@@ -319,7 +319,7 @@ def _condition_manifest(node: NodeRecord, condition: NodeCondition, now: datetim
 
 
 def empty_condition(node: NodeRecord, state: NodeInMaintenance, now: datetime) -> Object | None:
-    """Return the condition to write; None if the node has it, so that not every check is a write."""
+    """Return the condition to write; None if the node has it, so that most checks write nothing."""
     wanted = _progress_condition(state)
     return None if _is_set(node, wanted) else _condition_manifest(node, wanted, now)
 

@@ -37,7 +37,7 @@ from rescheduler.planner.plan import plan_id
 __all__ = ["TraceListener", "span_id_of", "trace_id_of", "tracing_to_receiver"]
 
 _SENT_AGAIN: Final = timedelta(minutes=5)
-"""A new leader sends ends of migrations again that are newer; a change of leader takes less time."""
+"""A new leader sends again the migrations that ended within this time; a change of leader takes less."""
 _RECOGNISED: Final = timedelta(milliseconds=5)
 """The longest time in which a new leader recognises, without a request, a step that was made before."""
 _UNRECORDED_AFTER: Final = frozenset({MigrationStep.MARKING, MigrationStep.PLACING})
@@ -53,7 +53,7 @@ _Attributes = Mapping[str, str | int | float | bool]
 def trace_id_of(uid: str) -> int:
     """Return the trace id of the PodMigration with this uid.
 
-    A hash: uids have fixed bits, by which samplers would choose all of them, or none.
+    It is a hash, because uids have fixed bits, by which samplers would choose all of them, or none.
     """
     return int.from_bytes(hashlib.sha256(uid.encode()).digest()[:16]) or 1
 
@@ -97,7 +97,7 @@ class _CurrentStep:
     attempt: int
     since: datetime
     is_recognised: bool = False
-    """Whether an earlier leader may have made it."""
+    """Whether an earlier leader may have made this step."""
 
 
 class TraceListener(DaemonListener):
@@ -119,7 +119,7 @@ class TraceListener(DaemonListener):
         """Migrations that ended recently, while another process led."""
 
     def shutdown(self) -> None:
-        """Send what waits, and end the thread."""
+        """Send the queued spans, and end the thread."""
         self._provider.shutdown()
 
     # -- checks
@@ -315,7 +315,7 @@ def _nanoseconds(moment: datetime) -> int:
 
 
 def _clean(value: str | int | float | bool) -> str | int | float | bool:
-    """Return text that can be encoded: one span that can't be would cost its whole batch."""
+    """Return text that can be encoded: a span that can't be would lose its whole batch."""
     return value[:_MAX_TEXT].encode(errors="replace").decode() if isinstance(value, str) else value
 
 
@@ -335,7 +335,7 @@ async def tracing_to_receiver(
     try:
         yield listener
     finally:
-        # A receiver that does not answer must not hold up the end.
+        # A receiver that does not answer must not delay the shutdown.
         ending = threading.Thread(target=listener.shutdown, daemon=True)
         ending.start()
         await asyncio.to_thread(ending.join, _FLUSH_TIMEOUT_S)

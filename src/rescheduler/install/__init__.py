@@ -1,1 +1,1 @@
-"""What has to be in a cluster before pods can be moved in it: as objects, and how they get there."""
+"""The objects that a cluster needs before pods can be moved in it, and how they are installed and removed."""

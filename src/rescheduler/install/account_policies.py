@@ -1,7 +1,7 @@
 """The admission policies for the service account of the daemon.
 
 CEL sees only the object of the request, not the node or the source of a copy. docs/security.md lists the
-limits that follow from this. Pods that it creates: see `copy_policies`.
+limits that follow from this. `copy_policies` has the policy for the pods that the daemon creates.
 """
 
 from typing import Final
@@ -58,7 +58,7 @@ _MAY_ADD_DO_NOT_DISRUPT: Final = (
     f" && ('{DO_NOT_DISRUPT_ADDED_ANNOTATION}' in variables.newAnnotations"
     f" || '{DO_NOT_DISRUPT_ADDED_ANNOTATION}' in variables.oldAnnotations))"
 )
-"""A source that Karpenter leaves to the daemon says that the daemon added the annotation."""
+"""The key is Karpenter's annotation, and the pod records that the daemon added it."""
 
 _POD_METADATA: Final = (
     PolicyRequirement(
@@ -135,7 +135,7 @@ _PODS: Final = (
             *_POD_METADATA,
             *_OWNER_RULES,
             PolicyRequirement(
-                "Of the spec, only schedulingGates may change.",
+                "In the spec, only schedulingGates may change.",
                 unchanged_except("variables.newSpec", "variables.oldSpec", "k == 'schedulingGates'"),
             ),
             PolicyRequirement(
@@ -161,7 +161,7 @@ _PODS: Final = (
         (
             *_POD_METADATA,
             PolicyRequirement(
-                "Of the status, only nominatedNodeName may change.",
+                "In the status, only nominatedNodeName may change.",
                 unchanged_except("variables.newStatus", "variables.oldStatus", "k == 'nominatedNodeName'"),
             ),
         ),
@@ -234,7 +234,7 @@ _OTHERS: Final = (
             _OWN_ANNOTATIONS,
             metadata_unchanged_except("annotations"),
             PolicyRequirement(
-                "Of the spec, only unschedulable may change.",
+                "In the spec, only unschedulable may change.",
                 unchanged_except("variables.newSpec", "variables.oldSpec", "k == 'unschedulable'"),
             ),
         ),
@@ -249,7 +249,7 @@ _OTHERS: Final = (
             metadata_unchanged_except("annotations"),
             _OWN_ANNOTATIONS,
             PolicyRequirement(
-                f"Of the status, only the condition {EMPTY_CONDITION} may change, and"
+                f"In the status, only the condition {EMPTY_CONDITION} may change, and"
                 f" {' and '.join(DRAIN_CONDITIONS)} with the reason {DRAIN_REASON}.",
                 unchanged_except("variables.newStatus", "variables.oldStatus", "k == 'conditions'")
                 + "".join(
@@ -275,7 +275,7 @@ _OTHERS: Final = (
         (
             metadata_unchanged_except(),
             PolicyRequirement(
-                f"Of the status, only the responder {EVICTION_RESPONDER} may change.",
+                f"In the status, only the responder {EVICTION_RESPONDER} may change.",
                 unchanged_except("variables.newStatus", "variables.oldStatus", "k == 'responders'")
                 + "".join(
                     f" && variables.{one}.all(c, c.name == '{EVICTION_RESPONDER}'"
@@ -299,13 +299,13 @@ _OTHERS: Final = (
             (operation,),
             (
                 PolicyRequirement(
-                    "Only temporary budgets, named *-rescheduler-pdb and owned by a PodMigration.",
+                    f"Only budgets named *-rescheduler-pdb and owned by a PodMigration may be {done}.",
                     f"{item}.metadata.name.endsWith('-rescheduler-pdb') && {is_owned_by_migration(item)}",
                 ),
                 *((BUDGET_OF_ONE_WORKLOAD,) if operation == "CREATE" else ()),
             ),
         )
-        for operation, item in (("CREATE", "object"), ("DELETE", "oldObject"))
+        for operation, item, done in (("CREATE", "object", "created"), ("DELETE", "oldObject", "deleted"))
     ),
     *(
         AdmissionPolicy(
@@ -315,14 +315,14 @@ _OTHERS: Final = (
             (operation,),
             (
                 PolicyRequirement(
-                    f"Only Events whose source is {PRODUCT}.",
+                    f"Only Events whose source is {PRODUCT} may be {done}.",
                     # `dyn`: events.k8s.io, which the server checks too, has another name for the field.
                     f"has(dyn({item}).source) && has(dyn({item}).source.component)"
                     f" && dyn({item}).source.component == '{PRODUCT}'",
                 ),
             ),
         )
-        for operation, item in (("CREATE", "object"), ("UPDATE", "oldObject"))
+        for operation, item, done in (("CREATE", "object", "created"), ("UPDATE", "oldObject", "changed"))
     ),
     *(
         AdmissionPolicy(

@@ -161,7 +161,7 @@ def is_owned_by_migration(item: str) -> str:
 
 
 BUDGET_OF_ONE_WORKLOAD: Final = PolicyRequirement(
-    "Only budgets that allow one disruption among selected pods; others could block every eviction.",
+    "A budget must select pods and allow one disruption; others could block every eviction.",
     "has(object.spec.maxUnavailable) && string(object.spec.maxUnavailable) == '1' && "
     "has(object.spec.selector) && "
     "(object.spec.selector.?matchLabels.orValue({}).size() > 0 || "
@@ -197,12 +197,12 @@ _NO_FOREIGN_MANAGER: Final = (
 
 
 def metadata_unchanged_except(*fields: str) -> PolicyRequirement:
-    """Return the requirement that only these fields of the metadata may change, and not in another's name.
+    """Return the requirement that only these metadata fields may change, and under no other client's name.
 
     `managedFields` says who wrote what, but a client chooses the name itself, and may write the whole field.
     """
     allowed = f"k in {listed((*fields, *_SERVER_FIELDS))}"
-    which = f"Of the metadata, only {', '.join(fields)} may change" if fields else "No metadata may change"
+    which = f"In the metadata, only {', '.join(fields)} may change" if fields else "No metadata may change"
     return PolicyRequirement(
         f"{which}, and no field manager other than {FIELD_MANAGER} may be added.",
         unchanged_except("variables.newMetadata", "variables.oldMetadata", allowed)
@@ -233,7 +233,7 @@ WEBHOOK_POLICIES: Final = (
         (
             # Otherwise the account could send every request of every user to an address of its choice.
             PolicyRequirement(
-                "Of a webhook, only caBundle and the path may change.",
+                "In a webhook, only caBundle and the path may change.",
                 "variables.webhooks.size() == variables.oldWebhooks.size()"
                 f" && variables.webhooks.all(w, variables.oldWebhooks.exists(o, {_CA_BUNDLE_AND_PATH_ONLY}))",
             ),

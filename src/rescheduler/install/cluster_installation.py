@@ -1,4 +1,4 @@
-"""Finds the namespace in which rescheduler is installed, and installs the PodMigration CRD.
+"""Find the namespace in which rescheduler is installed, and install the PodMigration CRD.
 
 The daemon's ClusterRoleBinding identifies the namespace: it has the install id as a label, is named after the
 namespace and binds the daemon's account there. Only an administrator can create one. Objects in a namespace
@@ -60,10 +60,11 @@ async def find_installation(client: Client, lease_name: str) -> str | None:
     found = [each for each in namespaces if await _is_complete(client, each, lease_name)]
     if not found and namespaces:
         raise AmbiguousInstallation(
-            f"rescheduler is installed in namespace {namespaces[0]}, says ClusterRoleBinding "
-            f"{cluster_scoped_name(DAEMON, namespaces[0])}, but it has no Deployment and ConfigMap {DAEMON} "
-            f"with the label {INSTALL_ID}={namespaces[0]}, or the Lease has another. Install it again, or "
-            f"remove the rest with `rescheduler uninstall --namespace {namespaces[0]}`. {_NAMESPACE_HINT}"
+            f"ClusterRoleBinding {cluster_scoped_name(DAEMON, namespaces[0])} says that rescheduler is "
+            f"installed in namespace {namespaces[0]}, but the namespace has no Deployment and ConfigMap "
+            f"{DAEMON} with the label {INSTALL_ID}={namespaces[0]}, or its Lease has another value. Install "
+            "rescheduler again, or remove the rest with "
+            f"`rescheduler uninstall --namespace {namespaces[0]}`. {_NAMESPACE_HINT}"
         )
     return _only(found)
 
@@ -93,7 +94,7 @@ async def read_installed_configuration(client: Client, lease_name: str) -> Insta
 
 
 async def find_installation_to_remove(client: Client) -> str | None:
-    """Return the namespace of the only installation, also if some of it is missing; None if there is none.
+    """Return the namespace of the only installation, even if parts are missing; None if there is none.
 
     Raises `AmbiguousInstallation` and `KubeError`.
     """
@@ -162,7 +163,7 @@ _CREATION_TOLERANCE_S: Final = 1.0
 
 
 def was_created_with_id(namespace: Object) -> bool:
-    """Return whether the install id has been there from the beginning.
+    """Return whether the namespace was created with the install id.
 
     `kubectl apply` on a namespace that exists adds the label, too. The server records when a field was set:
     if that was later than the creation, or is unknown, the namespace was created without rescheduler.

@@ -118,7 +118,7 @@ def deployment(program: ProgramSpec, options: Options, namespace: str) -> Object
 
 
 def disruption_budget(program: ProgramSpec, namespace: str) -> Object:
-    """Return a budget of one pod at a time, so that a drain can go on but never stops all replicas."""
+    """Return a budget of one pod at a time, so that a drain can continue but never stops all replicas."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -138,7 +138,7 @@ def _pod(program: ProgramSpec, options: Options) -> Object:
     if program.certificate_secret:
         volumes.append({"name": WEB_CERTIFICATE, "secret": {"secretName": program.certificate_secret}})
     if program.notifications_secret:
-        # It may come later: moves don't depend on it.
+        # The Secret may be created later: moves don't depend on it.
         secret = {"secretName": program.notifications_secret, "optional": True}
         volumes.append({"name": NOTIFICATIONS, "secret": secret})
     return {
@@ -202,7 +202,7 @@ def _probe(program: ProgramSpec, path: str, *, period_s: int, failures: int) -> 
 
 
 def _spread(component: str, options: Options) -> Object:
-    """Return what keeps replicas on different nodes, and in different zones where nodes have any.
+    """Return the fields that keep replicas on different nodes, and in different zones where nodes have any.
 
     Both are preferences: on a single node, or where only one has room, all replicas run there, and a rollout
     never waits for a node. Together they outweigh the resource scores of the default scheduler: where another
@@ -345,7 +345,7 @@ def webhook_objects(options: Options, namespace: str, configuration: str) -> lis
         replicas=options.webhook.replicas,
         resources=options.webhook.resources,
         configured=True,
-        # Its account may write the registrations, so that no pod with it may be created by another account.
+        # Its account may write the registrations, so no other account may create a pod with it.
         is_copied=False,
     )
     return [

@@ -1,7 +1,7 @@
 """The admission policy for pods that the daemon creates: its copies.
 
 CEL sees only the object of the request and its namespace, not the source of a copy. So a policy can't require
-that a copy equals its source. It bounds instead what a pod of a stolen token could gain:
+that a copy equals its source. It limits instead what a pod that was created with a stolen token could do:
 
 - no access to the host, as in the Pod Security Standard `baseline`
 - no service account that could take over the cluster: the server is asked what that account may do
@@ -191,7 +191,7 @@ CREATE_PODS: Final = AdmissionPolicy(
         PolicyRequirement(
             f"No pod may be created in {', '.join(_SYSTEM_NAMESPACES)},"
             " unless admissionPolicies.systemNamespaces is set.",
-            # A dry run stores nothing: the daemon asks in this way whether the webhook answers.
+            # A dry run stores nothing: the daemon uses one to check whether the webhook answers.
             f"{SYSTEM_ALLOWED} || !(request.namespace in {listed(_SYSTEM_NAMESPACES)})"
             " || (has(request.dryRun) && request.dryRun)",
         ),

@@ -1,4 +1,4 @@
-"""What rescheduler leaves in a cluster: installed objects, marks on other objects, and history. Pure.
+"""List what rescheduler leaves in a cluster: installed objects, marks on other objects, and history. Pure.
 
 The list of installed objects follows from the manifests. An object is removed only if its kind and name are
 on that list and it has the install id. History is finished migrations and the marks of pods that were moved;
@@ -82,7 +82,7 @@ __all__ = [
 
 class LeftoverKind(Enum):
     RUNNING = auto()
-    """A migration that is not finished: it is cancelled or finished, never just removed."""
+    """A migration that has not finished: it is cancelled or finished, never just removed."""
     MARK = auto()
     INSTALLED = auto()
     WRITTEN = auto()
@@ -97,7 +97,7 @@ class Leftover:
     key: str
     uid: str
     what: str
-    """What it is, as text."""
+    """A description for users."""
     patch: Patch | None = None
     """The patch that removes the mark; None if the whole object is removed."""
 
@@ -154,8 +154,8 @@ def _pod(resource: ApiResource[Any], item: Object) -> Leftover | None:
 
 
 def _node(resource: ApiResource[Any], item: Object) -> Leftover | None:
-    """Uncordon only if we cordoned the node, and remove only a label that `drain` set: others may have done
-    either since."""
+    """Return the marks on a node. Uncordon it only if we cordoned it, and remove only a label that `drain`
+    set, because other clients may have done either since."""
     annotations = _present_keys(item, "annotations", (CORDONED_BY_ANNOTATION, REQUESTED_BY_ANNOTATION))
     labels = _present_keys(item, "labels", (MAINTENANCE_LABEL,))
     if not labelled_by(item, FIELD_MANAGER, MAINTENANCE_LABEL):
@@ -269,7 +269,7 @@ _ALL_OBJECTS: Final = Options(
     prometheus_rule=PrometheusRule(enabled=True),
     web=WebValues(tls_secret="any"),  # noqa: S106 - a name
 )
-"""The options with which everything is installed that can be."""
+"""The options that install every optional object."""
 _STATE_CONFIG_MAP: Final = "rescheduler-state"
 
 

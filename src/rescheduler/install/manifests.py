@@ -54,7 +54,10 @@ __all__ = [
 
 
 def daemon_network_policy(chosen: NetworkPolicies, namespace: str) -> Object:
-    """Open the port for health and metrics; network plugins allow kubelets to connect from the pod's node."""
+    """Return the policy that opens the port for health and metrics.
+
+    Network plugins allow kubelets to connect from the pod's node.
+    """
     rule: Object = {"ports": [_tcp(HEALTH_PORT)]}
     if chosen.metrics_from:
         rule["from"] = chosen.metrics_from
@@ -62,7 +65,7 @@ def daemon_network_policy(chosen: NetworkPolicies, namespace: str) -> Object:
 
 
 def web_network_policy(chosen: NetworkPolicies, namespace: str) -> Object:
-    """Open the port of the web page; viewers prove who they are with a token."""
+    """Return the policy that opens the port of the web page; viewers prove who they are with a token."""
     rule: Object = {"ports": [_tcp(PAGE_PORT)]}
     if chosen.web_from:
         rule["from"] = chosen.web_from
@@ -70,15 +73,15 @@ def web_network_policy(chosen: NetworkPolicies, namespace: str) -> Object:
 
 
 def webhook_network_policy(namespace: str) -> Object:
-    """Open both ports for all: API servers and schedulers often run outside the pod network.
+    """Return the policy that opens both ports for all clients.
 
-    Schedulers need a client certificate.
+    API servers and schedulers often run outside the pod network. Schedulers need a client certificate.
     """
     return _policy(WEBHOOK, namespace, "webhook", {"ports": [_tcp(WEBHOOK_PORT), _tcp(EXTENDER_PORT)]})
 
 
 def service_monitor(chosen: ServiceMonitor, namespace: str) -> Object:
-    """Select the daemon's Service. Both replicas have metrics: the leader's are not zero."""
+    """Return the ServiceMonitor. All replicas have metrics; the leader's are not zero."""
     about = metadata(DAEMON, namespace, "daemon")
     return {
         "apiVersion": "monitoring.coreos.com/v1",
@@ -173,7 +176,7 @@ def _admission_policies(options: Options, namespace: str) -> list[Object]:
 
 
 def _namespace(name: str) -> Object:
-    """Return the namespace, without anything that would change a namespace that is there already.
+    """Return the namespace, without anything that would change a namespace that exists already.
 
     `kubectl apply` has no option to only create. So a Pod Security Standard is not enforced here: it would
     apply to every other pod in an existing namespace.

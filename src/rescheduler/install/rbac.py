@@ -2,8 +2,8 @@
 
 The end-to-end tests run as these service accounts and compare the table with the API server's audit log.
 
-Users need permissions for commands that watch rescheduler or operate it. Nothing is bound for them:
-administrators decide who gets a role. Only reading PodMigrations is added to the roles that users of a
+Users need permissions for commands that watch rescheduler or operate it. Their roles are not bound:
+administrators decide who gets one. Only reading PodMigrations is added to the roles that users of a
 namespace have already (`view`, and with it `edit` and `admin`). Creating one is not: otherwise a user who may
 edit one namespace could use up the limits and the turn of all others.
 """
@@ -141,7 +141,9 @@ DAEMON_NAMESPACE_GRANTS: Final = (
 )
 
 WEB_GRANTS: Final = (
-    RbacGrant("authentication.k8s.io", "tokenreviews", ("create",), "whose token a viewer of the page has"),
+    RbacGrant(
+        "authentication.k8s.io", "tokenreviews", ("create",), "who a viewer of the page is, by their token"
+    ),
     RbacGrant(
         "authorization.k8s.io",
         "subjectaccessreviews",
@@ -162,7 +164,7 @@ WEBHOOK_CLUSTER_GRANTS: Final = (
         for group, resource in _WORKLOADS_WITH_ATTEMPTS
         if resource != "daemonsets"  # their pods can't run on another node
     ),
-    RbacGrant("", "nodes", _LIST_WATCH, "nodes on which they have not failed"),
+    RbacGrant("", "nodes", _LIST_WATCH, "nodes on which pods have not failed"),
     *(
         RbacGrant(
             "admissionregistration.k8s.io",

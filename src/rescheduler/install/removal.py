@@ -1,4 +1,4 @@
-"""Removes an installation from a cluster, and finds what is left of it.
+"""Remove an installation from a cluster, and find what is left of it.
 
 The Deployments are deleted first. When all their pods are gone, so that none can recreate anything, the marks
 on other objects are removed, then the installed objects, each with its uid as a precondition, and last the
@@ -53,13 +53,13 @@ _MAX_NAMED: Final = 5
 @dataclass(frozen=True, slots=True)
 class RemovalFindings:
     leftovers: list[Leftover] = field(default_factory=list)
-    """What to remove, in this order."""
+    """The leftovers to remove, in this order."""
     kept: list[str] = field(default_factory=list)
-    """What stays and why, as sentences."""
+    """The objects that stay and why, as sentences."""
     failures: list[str] = field(default_factory=list)
-    """What could not be read or removed, and why."""
+    """The reads and removals that failed, and why."""
     history: list[Leftover] = field(default_factory=list)
-    """What is kept because the removal of the history was not requested."""
+    """The history, which is kept because its removal was not requested."""
 
 
 class Removal:
@@ -92,7 +92,7 @@ class Removal:
         return found
 
     async def stop(self, *, timeout_s: float) -> list[str]:
-        """Delete the Deployments and wait until all of their pods are gone; return the pods that are not.
+        """Delete the Deployments and wait until all of their pods are gone; return what is left.
 
         The deletion is in the foreground: a Deployment is gone when all its pods are. Pods of Deployments
         that were deleted earlier count as well. Raises `KubeError`; then nothing else may be removed.
@@ -153,7 +153,7 @@ class Removal:
         except errors.NotFound:  # a kind that is not served has no objects
             return []
         except errors.KubeError as error:
-            if str(error) not in findings.failures:  # of nodes, several things are looked for
+            if str(error) not in findings.failures:  # nodes are searched more than once
                 findings.failures.append(str(error))
             return []
         leftovers = [

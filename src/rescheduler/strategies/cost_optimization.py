@@ -42,8 +42,8 @@ def node_prices(nodes: Sequence[NodeRecord], cost: Cost) -> Floats:
     """Return [node]: the price. A node of unknown price gets the average, or 1 if no price is known."""
     found = [_price(node, cost) for node in nodes]
     known = [price for price in found if price is not None]
-    otherwise = sum(known) / len(known) if known else 1.0
-    return np.array([otherwise if price is None else price for price in found], np.float64)
+    default = sum(known) / len(known) if known else 1.0
+    return np.array([default if price is None else price for price in found], np.float64)
 
 
 def _price(node: NodeRecord, cost: Cost) -> float | None:
@@ -227,13 +227,13 @@ class _Consolidation:
                 return
 
     def _proposed_moves(self, node: int) -> list[ProposedMove]:
-        """Return moves of all its pods to other nodes; none if one of them must stay or none has to move."""
+        """Return moves that empty the node; none if one of its pods must stay or none has to move."""
         pods = self.view.snapshot.pods
-        tenants = [pod for pod in self.view.placement.pods_on(node) if not belongs_to_node(pods.records[pod])]
-        if not all(self._may_fit_elsewhere(pod) for pod in tenants):
+        leaving = [pod for pod in self.view.placement.pods_on(node) if not belongs_to_node(pods.records[pod])]
+        if not all(self._may_fit_elsewhere(pod) for pod in leaving):
             return []
-        units = complete_units(self.view, tenants)
-        if sorted(pod for unit in units for pod in unit) != tenants:
+        units = complete_units(self.view, leaving)
+        if sorted(pod for unit in units for pod in unit) != leaving:
             return []  # members of a group on other nodes would have to move, too
         places = find_targets(
             self.view, units, self._choice, lambda pod: self._allowed(pod) & self._worth_filling(node)
@@ -293,10 +293,10 @@ def _movable_pod_counts(view: View) -> Floats:
 def _consolidation_order(view: View, prices: Floats, removed: Flags) -> list[int]:
     """Return the nodes that may be emptied, those with the fewest moves for their price first."""
     snapshot = view.snapshot
-    tenants = _movable_pod_counts(view)
+    movable = _movable_pod_counts(view)
     size = (snapshot.nodes.allocatable / average_node(snapshot.nodes)).sum(axis=1)
-    candidates = np.flatnonzero(view.nodes & view.open & removed & (tenants > 0) & (prices > 0))
-    moves_per_price = tenants[candidates] / prices[candidates]
+    candidates = np.flatnonzero(view.nodes & view.open & removed & (movable > 0) & (prices > 0))
+    moves_per_price = movable[candidates] / prices[candidates]
     found: list[int] = candidates[np.lexsort((candidates, size[candidates], moves_per_price))].tolist()
     return found
 

@@ -38,7 +38,7 @@ NOTHING_QUEUED = QueuedMigrations({})
 
 
 def reserved_slots(slots: int) -> int:
-    """Return how many moves of a check failing pods, or less urgent moves, leave to others."""
+    """Return how many moves of a check are reserved: failing pods and less urgent moves can't use them."""
     return (slots + 1) // 2
 
 
@@ -61,7 +61,7 @@ class NamespaceTurns(Generic[T]):
         first: int = 0,
     ) -> None:
         """Hand out at most `slots` moves, `free` of them to any namespace in turn. A namespace that has less
-        than `share`, including what it `has` already, gets one even if nothing is free any more.
+        than `share`, including what it `has` already, gets one even if no free move is left.
 
         `first` is the position, in the order of names, of the namespace that goes first among equals.
         """

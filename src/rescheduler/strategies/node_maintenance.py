@@ -1,4 +1,4 @@
-"""NodeMaintenance and Evacuation: cordon and empty nodes that are in maintenance, or that give a signal."""
+"""NodeMaintenance and Evacuation: cordon and empty nodes in maintenance, or with a signal of `evacuateOn`."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ _TRIES = 4_000
 def backtrack_targets(
     placement: Placement, pods: Sequence[int], allowed: Callable[[int], Flags]
 ) -> dict[int, int] | None:
-    """Return a target for each pod, or None if none is found in time. The placement is unchanged."""
+    """Return a target for each pod; None if the bounded search finds none. The placement is unchanged."""
     if len(pods) > _MOST_PODS:
         return None
     search = _Backtracking(placement, allowed)
@@ -120,7 +120,7 @@ class NodeMaintenance:
         yield from _moves(view, movable, self.state)
 
     def emptied_because(self, view: View, node: NodeRecord) -> tuple[str, bool]:
-        """Return why the node has to be emptied (empty if it has not), and whether pods may leave now."""
+        """Return why the node has to be emptied (`""` if it need not be), and whether pods may leave now."""
         del view
         return self.state if in_maintenance(node) else "", True
 
@@ -131,7 +131,7 @@ class NodeMaintenance:
 
 
 class Evacuation(NodeMaintenance):
-    """Empties nodes that give a signal of `evacuateOn`, in the same way.
+    """Empties nodes that give a signal of `evacuateOn`, as NodeMaintenance does.
 
     The strategy need not be enabled: it is active while `evacuateOn` has entries, and while a node is still
     cordoned because of earlier entries. If every node gives a signal, it cordons none, because no pod could
@@ -182,7 +182,7 @@ def _moves(view: View, leaving: list[int], state: str) -> Iterator[Proposal]:
 def _interleaved(
     view: View, units: list[PodUnit], rank: Callable[[PodUnit], tuple[bool, int]]
 ) -> list[PodUnit]:
-    """Let namespaces of the same rank take turns, if there are more moves than the plan has room for."""
+    """Return the units by rank; within a rank, namespaces take turns."""
     pods = view.snapshot.pods.records
     ordered: list[PodUnit] = []
     for _, equal in groupby(units, key=rank):
@@ -206,7 +206,7 @@ def _in_feasible_order(view: View, units: list[PodUnit], targets: dict[int, int]
 
 
 def _find_targets(view: View, units: list[PodUnit]) -> TargetAssignment:
-    """Prefer the least loaded nodes; pack tightly if not all pods find a target that way."""
+    """Find targets on the least loaded nodes; pack tightly if not all pods get a target that way."""
     found = find_targets(view, units, least_loaded)
     if found.without_target:
         tight = find_targets(view, units, tightest_fit)

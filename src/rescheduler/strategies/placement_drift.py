@@ -33,7 +33,7 @@ __all__ = ["PlacementDrift"]
 _CONDITION_TAINTS: Final = "node.kubernetes.io/"
 """The prefix of temporary taints from the control plane: cordoned, not ready, out of memory."""
 _MOST_UNPLACED: Final = 300
-"""After so many pods without a target, a check stops searching: each search takes time."""
+"""After this many pods without a target, a check stops searching: each search takes time."""
 _MOST_SCORED: Final = 1000
 """For how many pairs of pod class and node a check scores all nodes: each takes time."""
 
@@ -44,7 +44,7 @@ class PlacementDrift:
     Rules are checked when a pod is scheduled; later, labels and taints change. A pod moves only if it has a
     target that every rule allows, and the target is reserved for it, so no pod is evicted repeatedly. With
     `preferences`, pods also move to nodes that the scheduler would score higher by `minGain`, if nothing that
-    they prefer gets worse. So moves for preferences come to an end, too.
+    they prefer gets worse. So these moves come to an end, too.
     """
 
     name: ClassVar[str] = "PlacementDrift"
@@ -166,12 +166,12 @@ class _DriftSurvey:
         number = int(self.view.snapshot.pods.pod_class[pod])
         pod_class = self.view.snapshot.classes[number]
         affinity = pod_class.affinity
-        minds_others = (
+        depends_on_others = (
             pod_class.constraints.spread
             or affinity.pod_affinity.required
             or affinity.pod_anti_affinity.required
         )
-        return number, int(self.view.placement.position[pod]) if minds_others else NO_ROW
+        return number, int(self.view.placement.position[pod]) if depends_on_others else NO_ROW
 
     def forbidden(self) -> dict[int, str]:
         """Return the pods that must leave their node, with the reason."""

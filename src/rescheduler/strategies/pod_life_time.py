@@ -25,7 +25,7 @@ __all__ = ["PodLifeTime"]
 _MOST_ASKED: Final = 3000
 """The most pods per check whose protections are checked: each check takes time."""
 _MOST_UNPLACED: Final = 100
-"""After so many pods without a target, a check stops searching: each search takes time."""
+"""After this many pods without a target, a check stops searching: each search takes time."""
 _MINUTE: Final = timedelta(minutes=1)
 
 
@@ -94,7 +94,7 @@ def _is_selected(view: View, pod: int, setting: PodLifeTimePolicy) -> bool:
 
 
 def _owner_kinds(view: View, pod: int) -> set[str]:
-    """Return the kinds of its controller and of the workload above, such as ReplicaSet and Deployment."""
+    """Return the kinds of the pod's controller and of its workload, such as ReplicaSet and Deployment."""
     owner, workload = view.snapshot.pods.records[pod].owner, int(view.snapshot.pods.workload[pod])
     if owner is None:
         return {"Pod"}

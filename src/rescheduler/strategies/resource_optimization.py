@@ -11,7 +11,7 @@ from rescheduler.strategies.strategy import Proposal, ProposedMove, View
 __all__ = ["ResourceOptimization", "fewest_pods_covering"]
 
 _MOST_PAIRED = 200
-"""Pairs are tried among so many of the largest pods."""
+"""Pairs are tried among this many of the largest pods."""
 
 
 def fewest_pods_covering(shares: Floats, excess: Floats, priorities: Rows) -> int | None:
@@ -133,7 +133,7 @@ class _NodeLoads:
         return best
 
     def gain(self, node: int, share: Floats) -> float:
-        """Return the share of its excess that the node loses with the pod; 0 if it is less than `minGain`."""
+        """Return the share of its excess that the node loses with the pod; 0 if below `minGain`."""
         excess = self.excess()[node]
         gain = float(np.minimum(share, excess).sum() / excess.sum())
         return gain if gain >= self.view.policy.min_gain else 0.0

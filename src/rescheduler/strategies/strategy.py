@@ -60,7 +60,7 @@ class Proposal:
 
     moves: tuple[ProposedMove, ...]
     rooms: tuple[Room, ...] = ()
-    """What the moves make room for. If they are accepted, the view shows these pods on their nodes."""
+    """The rooms that the moves make. If they are accepted, the view shows these pods on their nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class View(Protocol):
     def in_fair_order(self, pods: Sequence[int]) -> Iterator[int]:
         """Yield these pods in the order in which to propose them, as many as this plan may move.
 
-        In the given order if all of them may move; otherwise namespaces take turns.
+        If all of them may move, it is the given order; otherwise namespaces take turns.
         """
         ...
 

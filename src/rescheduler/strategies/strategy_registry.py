@@ -2,7 +2,7 @@
 
 A plugin registers a class as an entry point of the group `rescheduler.strategies`. The name of the entry
 point is the name in the configuration. The class is called once per check, with its arguments if it has a
-model for them (`Args`). A plugin that can't be used takes no part, and the plan says so.
+model for them (`Args`). A plugin that can't be used is left out, and the plan says so.
 
 A plugin runs in a thread of its own, so that one that does not return does not block anything else. Such a
 thread can't be stopped and may still change the objects that it got, so the plan is dropped and made again.
@@ -164,10 +164,10 @@ def _origin(plugin: EntryPoint) -> str:
 # -- plugins that don't return
 
 PLUGIN_TIMEOUT_S: Final = 60.0
-"""How long a plugin may run when it is asked for proposals."""
+"""How long a plugin may take to load, to name hot nodes, or to make its proposals for one plan."""
 
 _hung: Final[set[str]] = set()
-"""The strategies that took longer, until the process ends, because their code does not change."""
+"""The strategies that took longer. They stay until the process ends, because their code does not change."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

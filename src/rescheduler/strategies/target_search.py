@@ -257,7 +257,7 @@ class Displacement:
     target: int
     """The node that it moves to."""
     place: int
-    """The node that it leaves to the pod that needs it."""
+    """The node that it leaves, for the pod that needs room."""
 
 
 def find_displacement(view: View, pod: int, nodes: Iterable[int]) -> Displacement | None:

@@ -1,1 +1,1 @@
-"""The web page's server: what the page shows as data, who may see it, and the HTTP API around both."""
+"""The web page's server: the data that the page shows, who may see it, and the HTTP API for both."""

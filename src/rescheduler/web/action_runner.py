@@ -1,7 +1,7 @@
 """Perform confirmed actions in the background, with the viewer's own client.
 
-An action answers as soon as its first requests are made. A plan of several waves goes on as long as this
-process runs; what is not asked for by then is left to the next check of the daemon.
+An action returns its result as soon as its first requests are made. A plan of several waves continues while
+this process runs; moves that are not requested by then are left to the next check of the daemon.
 """
 
 import asyncio
@@ -80,18 +80,18 @@ class ActionRunner:
         self, kind: ActionKind, client: Client, plan: Plan, answer: Answer, annotations: Mapping[str, str]
     ) -> None:
         """Create the PodMigrations of a plan with these annotations, wave by wave."""
-        begun = asyncio.Event()
+        first_wave_created = asyncio.Event()
 
         def on_progress(_: MoveProgress) -> None:
             if all(each.key or each.cancelled_because for each in first):
-                begun.set()
+                first_wave_created.set()
 
         run = PlanExecution(client, self._rescheduler.watched, plan, on_progress, annotations=annotations)
         first = [each for each in run.moves if each.move.wave == run.moves[0].move.wave]
         async with self._executing_here():
             running = asyncio.create_task(run.run(), name="plan from the page")
             try:
-                waiting = asyncio.create_task(begun.wait())
+                waiting = asyncio.create_task(first_wave_created.wait())
                 await asyncio.wait(
                     {running, waiting}, timeout=_FIRST_WAVE_S, return_when=asyncio.FIRST_COMPLETED
                 )
@@ -117,11 +117,11 @@ class ActionRunner:
             )
             await wait_for_labels(rescheduler.watched, [node])
             async for _ in draining.states(wait=False):
-                await asyncio.sleep(0)  # the informers hear what was just written
+                await asyncio.sleep(0)  # let the informers receive the last writes
 
     @contextlib.asynccontextmanager
     async def _executing_here(self) -> AsyncIterator[None]:
-        """Execute migrations while any action runs. Raises `KubeError` if the Lease can't be asked for."""
+        """Execute migrations while any action runs. Raises `KubeError` if the Lease can't be requested."""
         if not self._executes:
             yield
             return
@@ -149,7 +149,7 @@ class ActionRunner:
 
 
 def _result(kind: ActionKind, first: list[MoveProgress]) -> ActionResult:
-    """Return the result; raise `ActionImpossible` if no move was begun."""
+    """Return the result; raise `ActionImpossible` if no migration was created."""
     keys = [each.key for each in first if each.key]
     cancelled = [each for each in first if each.cancelled_because]
     if first and not keys:
@@ -159,5 +159,5 @@ def _result(kind: ActionKind, first: list[MoveProgress]) -> ActionResult:
     count = len(keys)
     message = f"{count} {'migration' if count == 1 else 'migrations'} created."
     if cancelled:
-        message += f" {len(cancelled)} not: {cancelled[0].cancelled_because}"
+        message += f" {len(cancelled)} not created: {cancelled[0].cancelled_because}"
     return ActionResult(kind, message, keys)

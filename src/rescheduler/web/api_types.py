@@ -55,11 +55,11 @@ Percent = Annotated[float, Meta(ge=0, le=100)]
 
 
 class ApiView(msgspec.Struct, rename="camel"):
-    """What the server sends."""
+    """The base of all types that the server sends."""
 
 
 class ApiInput(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """What clients send: unknown fields are refused, so that a typing error is not silently ignored."""
+    """The base of all types that clients send. Unknown fields are refused, so that no typo is ignored."""
 
 
 class ErrorView(ApiView):
@@ -94,7 +94,7 @@ class SessionView(ApiView):
     ] = {}
     sees_nodes: bool = False
     sees_all_namespaces: bool = False
-    namespaces: Annotated[list[str], Meta(description="Those that the viewer sees, unless all.")] = []
+    namespaces: Annotated[list[str], Meta(description="Namespaces that the viewer sees, unless all.")] = []
     csrf_token: Annotated[str, Meta(description="To be sent as the header X-Rescheduler-CSRF.")] = ""
     cluster_name: str = ""
     version: str = ""
@@ -177,7 +177,7 @@ class BalancePoint(ApiView):
 
 
 class BalanceView(ApiView):
-    """How evenly loaded the cluster was, since this process has been watching."""
+    """The balance of the cluster over time, since this process started to watch it."""
 
     interval_seconds: float
     points: list[BalancePoint]
@@ -264,7 +264,7 @@ class NodeDetail(ApiView):
     all_asked: bool
     could_come_examples: list[str]
     takes_none: Annotated[str, Meta(description="Why no moved pod comes here; empty if some can.")]
-    stays: Annotated[list[RefusalGroup], Meta(description="What keeps the node from being emptied.")]
+    stays: Annotated[list[RefusalGroup], Meta(description="Why pods keep the node from being emptied.")]
     assumptions: list[str]
 
 
@@ -293,7 +293,7 @@ class RuleColumn(ApiView):
 
 
 class VerdictRow(ApiView):
-    """Nodes to which the same rules say no."""
+    """Nodes that the same rules forbid."""
 
     forbidden_by: Annotated[list[int], Meta(description="Columns that forbid them; empty if the pod fits.")]
     nodes: list[str]
@@ -321,8 +321,8 @@ class PodMatrix(ApiView):
     node_count: int
     columns: list[RuleColumn]
     rows: list[VerdictRow]
-    trouble: Annotated[str, Meta(description="How it fails; empty if it does not.")]
+    trouble: Annotated[str, Meta(description="How the pod fails; empty if it does not.")]
     tries: int
     allowed_tries: int | None
-    next: Annotated[str, Meta(description="What happens next about its failure.")]
+    next: Annotated[str, Meta(description="The next step for a failing pod.")]
     assumptions: list[str]

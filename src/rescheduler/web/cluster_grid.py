@@ -50,7 +50,7 @@ _DIGITS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class GridMarks:
-    """What is known of nodes beside the snapshot."""
+    """Facts about nodes that are not in the snapshot."""
 
     suspects: frozenset[str] = frozenset()
     planned: frozenset[str] = frozenset()
@@ -94,7 +94,7 @@ class NodeNumbers:
         )
 
     def changed_rows(self, before: "NodeNumbers") -> list[int] | None:
-        """Return the rows that differ; None if the nodes or the resources are others."""
+        """Return the rows that differ; None if the nodes or the resources have changed."""
         if self.names != before.names or self.resources != before.resources:
             return None
         differs = self.flags != before.flags
@@ -218,7 +218,7 @@ class LoadHistory:
     """Loads of all nodes over time, in a bounded number of samples: 240 of 5,000 nodes take 5 MB.
 
     A page that was just opened shows seconds. When all samples are used, every second one is dropped and the
-    interval doubles, up to `longest_interval_s`; from then on the oldest ones go.
+    interval doubles, up to `longest_interval_s`; from then on the oldest samples are dropped.
     """
 
     interval_s: float = 2.0
@@ -236,7 +236,7 @@ class LoadHistory:
         names = tuple(record.name for record in nodes.records)
         if names != self._names:
             self._follow_nodes(names)
-        # Loads above what a half float can hold are nonsense.
+        # Loads that a half float can't hold are invalid.
         sample = np.minimum(load[:, [CPU, MEMORY]], 60_000.0).astype(np.float16)
         balance = (
             point
@@ -268,7 +268,7 @@ class LoadHistory:
         self._names = names
 
     def of_node(self, name: str) -> LoadSeries:
-        """Return what is known of one node."""
+        """Return the known loads of one node."""
         if name not in self._names:
             return LoadSeries([], {"cpu": [], "memory": []})
         row = self._names.index(name)

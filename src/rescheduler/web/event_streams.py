@@ -37,7 +37,7 @@ class EventStreams:
         self._of_user: Counter[str] = Counter()
 
     async def stream(self, request: web.Request, caller: Caller) -> web.StreamResponse:
-        """Send changes until the client goes, or its session ends."""
+        """Send changes until the client disconnects, or its session ends."""
         session, hub, user = caller.session, self._hub, caller.viewer.name
         if (
             hub.viewers >= _MOST_STREAMS
@@ -53,7 +53,7 @@ class EventStreams:
             await response.prepare(request)
             await self._send(request, response, caller)
         except errors.KubeError as error:
-            # What the viewer may see is unknown now. The page connects again and gets the reason.
+            # It is not known now what the viewer may see. The page connects again and gets the reason.
             log_event(log, logging.WARNING, "PageStreamEnded", str(error))
         finally:
             session.event_streams -= 1

@@ -128,7 +128,7 @@ def _deadline(migration: Migration, policy: Policy) -> datetime | None:
 
 
 def _eviction_seconds_lost(migration: Migration) -> float | None:
-    """Return how long the new pod took to get ready; None where that is not on record.
+    """Return how long the new pod took to get ready; None if that is not recorded.
 
     A plain eviction loses at least this: its replacement starts when the old pod is already gone.
     """
@@ -173,7 +173,7 @@ def _newest_first(migration: Migration) -> tuple[bool, float, str]:
 
 
 def _after(migrations: Sequence[Migration], key: str) -> Sequence[Migration]:
-    """Return those that follow the one with this key; all if there is none."""
+    """Return the migrations after the one with this key; all if there is none."""
     place = next((number for number, each in enumerate(migrations) if each.key == key), None)
     return migrations if place is None else migrations[place + 1 :]
 
@@ -215,7 +215,7 @@ def migration_detail(
     visibility: Visibility,
     notes: Sequence[str] = (),
 ) -> MigrationDetail:
-    """`events` are the Events about the migration, as the API server returns them."""
+    """Return the migration with its timeline; `events` are its Events, as the API server returns them."""
     entries = [*_milestones(migration), *_conditions(migration), *_event_entries(events)]
     entries = [
         msgspec.structs.replace(each, message=visibility.visible_text(each.message)) for each in entries
@@ -240,7 +240,7 @@ _USUAL_ORDER: Final[Mapping[str, int]] = {
 
 
 def _order_in_time(entry: MigrationTimelineEntry) -> tuple[int, int, float]:
-    """Order by seconds, then as things usually follow each other: many of the times have no fractions."""
+    """Order by seconds, then by the usual order of reasons, because many of the times have no fractions."""
     at_s = entry.at.timestamp()
     return int(at_s), _USUAL_ORDER.get(entry.reason, 5), at_s
 
@@ -344,7 +344,7 @@ def _pending_pod(
         moves_done=0,
         refusal=None,
     )
-    # Earlier rooms that were given back are over: what is nominated, or still moves, is the room.
+    # Ignore earlier rooms: the room is on the nominated node, or its moves are still running.
     current = [room for room, each in made if not each.is_finished or room.node == pod.nominated_node]
     if current:
         node = current[-1].node
@@ -367,7 +367,7 @@ def _pending_pod(
 
 def node_drains(snapshot: Snapshot, migrations: Iterable[Migration]) -> list[NodeDrainView]:
     """Return the nodes that other clients empty: those from which a pod moves for an eviction, and cordoned
-    ones from which pods have moved so, until all are gone."""
+    ones from which pods have moved in this way, until all are gone."""
     by_node: dict[str, list[Migration]] = {}
     for each in migrations:
         if each.spec.strategy == EVICTION:

@@ -49,7 +49,7 @@ __all__ = [
 HIDDEN_ROOM: Final = f"makes room for a pod {HIDDEN_NAME}"
 _MOST_EXAMPLES: Final = 20
 _MOST_DETAILED: Final = 200
-"""Nodes of one row of the matrix whose details are given."""
+"""The most nodes of one row of the matrix whose details are given."""
 _OUR_RULES: Final = frozenset({SchedulerRule.NODE_READY, SchedulerRule.ALREADY_HERE, "Planner"})
 
 _Moved = Literal["Adopt", "Copy", "Evict"]
@@ -148,7 +148,7 @@ def _visible_texts(texts: Iterable[str], visibility: Visibility) -> list[str]:
 
 
 def _visible_workloads(workloads: Iterable[str], visibility: Visibility) -> list[str]:
-    """Return workloads as `Deployment/shop/web`; those of other namespaces are only counted."""
+    """Return workloads as `Deployment/shop/web`; a hidden name for those that the viewer may not see."""
     return [each if visibility.sees(each.split("/")[1]) else HIDDEN_NAME for each in workloads]
 
 
@@ -212,7 +212,7 @@ def refusal_group(reason: str, rejections: Sequence[Rejection], count: int) -> R
 
 
 def find_pods(snapshot: Snapshot, wanted: PodQuery, visibility: Visibility) -> PodList:
-    """Search by parts of names. Runs in a thread: there may be 150,000."""
+    """Search for pods by parts of their names. Runs in a thread, because there may be 150,000 pods."""
     text = wanted.q.lower()
     found: list[int] = []
     rows: Iterable[int] = range(len(snapshot.pods))

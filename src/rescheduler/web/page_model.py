@@ -1,4 +1,4 @@
-"""What the page shows, from a live cluster or from a saved one.
+"""The data that the page shows, from a live cluster or from a saved one.
 
 A process that leads shows the plans of its own checks. Every other process (a standby replica, or
 `rescheduler web` on a laptop) plans for itself, but only while a page is open.
@@ -111,7 +111,7 @@ class PageModel(ABC):
 
     @abstractmethod
     def daemon_status(self) -> DaemonStatus:
-        """Return what fails, what is suspect and what is in maintenance."""
+        """Return the failing pods, the suspect nodes and the nodes in maintenance."""
 
     @property
     def pause(self) -> Pause:
@@ -119,7 +119,7 @@ class PageModel(ABC):
 
     @property
     def problems(self) -> list[str]:
-        """Return what can't be read now, in words."""
+        """Return the kinds that can't be read now, as messages."""
         return []
 
     def subscribe(self, handler: MigrationHandler) -> Callable[[], None]:
@@ -232,7 +232,7 @@ class LivePage(PageModel):
             rescheduler.client, rescheduler.cluster, rescheduler.runtime, now=rescheduler.now
         )
         self._planning = asyncio.Lock()
-        self._looking = asyncio.Lock()
+        self._reading = asyncio.Lock()
         self._seen: Snapshot | None = None
         self._seen_s = 0.0
         self._revision: PlanRevision | None = None
@@ -263,8 +263,8 @@ class LivePage(PageModel):
         return bool(cluster.informers) and all(each.is_synced for each in cluster.informers)
 
     async def snapshot(self) -> Snapshot:
-        """Return the cluster as it is, or as it was a moment ago: many requests share one look at it."""
-        async with self._looking:
+        """Return the cluster as it is, or as it was a moment ago: many requests share one snapshot."""
+        async with self._reading:
             if self._seen is None or time.monotonic() - self._seen_s > _SNAPSHOT_AGE_S:
                 # A simulated clock can be read on its own loop only.
                 now_s = self.now().timestamp()
@@ -281,7 +281,7 @@ class LivePage(PageModel):
 
     @property
     def _interval_s(self) -> float:
-        """Return how old a plan may be: the leader's next check replaces it."""
+        """Return how old a plan may be. A leader waits longer, because its next check replaces the plan."""
         interval_s = max(_MIN_PLAN_INTERVAL_S, self.state.policy.rescheduling_interval.total_seconds())
         return 3 * interval_s if self.is_leader else interval_s
 

@@ -125,7 +125,7 @@ class SimilarNodes(ApiInput):
 
 
 class WhatIfRequest(ApiInput, omit_defaults=True):
-    """What to change before planning again. Everything that is left out is as in the cluster."""
+    """Changes to make before planning again. Settings that are left out are as in the cluster."""
 
     cpu_threshold: Percent | None = None
     memory_threshold: Percent | None = None
@@ -186,7 +186,7 @@ class MigrationView(ApiView):
     ready_seconds_lost: Annotated[float | None, Meta(description="null until it is completed.")]
     eviction_seconds_lost: Annotated[
         float | None,
-        Meta(description="What a plain eviction would have lost: how long the new pod took to get ready."),
+        Meta(description="Seconds that a plain eviction would have lost until the new pod was ready."),
     ]
 
 
@@ -220,7 +220,7 @@ class PlanEvent(ApiView):
 
 
 class ResyncEvent(ApiView):
-    """SSE event `resync`: load everything again, because changes are missing or the nodes are others."""
+    """SSE event `resync`: load everything again, because changes are missing or the nodes have changed."""
 
     why: Literal["start", "nodes", "missed", "restarted"]
     epoch: str
@@ -262,7 +262,7 @@ class NodeDrainView(ApiView):
 
 
 class StatusView(ApiView):
-    """Is anything wrong? SSE event `status`, too."""
+    """The status of rescheduler and of the cluster; also the SSE event `status`."""
 
     at: datetime
     leader: str
@@ -290,7 +290,7 @@ class StatusView(ApiView):
         Meta(description="Unschedulable pods, the most important ones first; at most 100."),
     ]
     pending_count: Annotated[int, Meta(description="Number of unschedulable pods.")]
-    problems: Annotated[list[str], Meta(description="What this process can't read, in words.")]
+    problems: Annotated[list[str], Meta(description="Kinds that this process can't read, as messages.")]
 
 
 # --- actions
@@ -354,8 +354,8 @@ class ActionPreview(ApiView):
     summary: str
     changes: list[PreviewedChange]
     notes: list[str]
-    refused: Annotated[list[RefusalView], Meta(description="Why it is not possible; then not confirmable.")]
-    confirmation: Annotated[str, Meta(description="To be sent back to execute it; empty if refused.")]
+    refused: Annotated[list[RefusalView], Meta(description="Why the action is not possible; empty if it is.")]
+    confirmation: Annotated[str, Meta(description="To be sent back to execute the action; empty if refused.")]
     expires_at: datetime | None
 
 

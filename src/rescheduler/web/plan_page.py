@@ -80,7 +80,7 @@ def _visible_move(move: Move, visibility: Visibility) -> Move:
 
 
 def plan_view(revision: PlanRevision, resources: Sequence[str], visibility: Visibility) -> PlanPageView:
-    """`resources` are those whose load is shown, by name."""
+    """Return the plan for a viewer, with the load of these resources."""
     snapshot, plan = revision.snapshot, revision.plan
     shown = visible_plan(plan, visibility)
     columns = [snapshot.resources.index(name) for name in resources if name in snapshot.resources]

@@ -1,9 +1,8 @@
 """The built page: served file by file, and as one HTML file with a plan.
 
 - Over HTTP, headers keep anything else from running in the page.
-- The HTML file needs no server. The page looks up what it would ask the server for in the element
-  `rescheduler-data`, which has the answers of the API. A policy in the file lets only the page's own script
-  and style run, by their hashes.
+- The HTML file needs no server. The page reads the answers of the API from its element `rescheduler-data`. A
+  policy in the file lets only the page's own script and style run, by their hashes.
 """
 
 import base64
@@ -76,7 +75,7 @@ class _File:
 
 
 class StaticFiles:
-    """All files of the page, read once: there are few, and nothing outside of them can be asked for."""
+    """All files of the page, read once: there are few, and no other file can be requested."""
 
     def __init__(self, folder: Traversable | None = None) -> None:
         found = folder or files(__package__).joinpath(_FOLDER)

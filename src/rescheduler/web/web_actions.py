@@ -75,7 +75,7 @@ class ActionUnknown(Exception):  # noqa: N818 - says what the confirmation is
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """What an action would do."""
+    """The effects of an action, before it is confirmed."""
 
     kind: ActionKind
     summary: str
@@ -99,7 +99,7 @@ class ActionService:
         self._prepared: OrderedDict[str, tuple[bytes, float, _Prepared]] = OrderedDict()
 
     async def close(self) -> None:
-        """End what is still running; migrations that exist go on."""
+        """Cancel the actions that are still running; migrations that exist continue."""
         await self._runner.close()
 
     # -- preview
@@ -197,9 +197,9 @@ class ActionService:
         return self._execution_of(viewer, "apply", plan, summary)
 
     def _execution_of(self, viewer: Viewer, kind: ActionKind, plan: Plan, summary: str) -> _Prepared:
-        followed = self._page.rescheduler.watched
-        said = {REQUESTED_BY_ANNOTATION: viewer.name} if viewer.name else {}
-        preview = PlanExecution(self._page.rescheduler.client, followed, plan, annotations=said)
+        watched = self._page.rescheduler.watched
+        annotations = {REQUESTED_BY_ANNOTATION: viewer.name} if viewer.name else {}
+        preview = PlanExecution(self._page.rescheduler.client, watched, plan, annotations=annotations)
         changes = [*(_node_change(each.node, each.change) for each in plan.changes)]
         changes += [_creation(each) for each in preview.manifests()]
         hops = sum(move.hop for move in plan.moves)
@@ -208,7 +208,7 @@ class ActionService:
             notes.append(f"{hops} of the pods stop on another node and move on from there.")
 
         async def perform(client: Client, answer: Answer) -> None:
-            await self._runner.execute(kind, client, plan, answer, said)
+            await self._runner.execute(kind, client, plan, answer, annotations)
 
         return _Prepared(kind, summary, tuple(changes), perform, notes=tuple(notes))
 
@@ -226,7 +226,7 @@ class ActionService:
                 await client.delete(POD_MIGRATIONS, migration.key, uid=migration.uid)
             answer(ActionResult("cancel", "The migration is being cancelled.", [migration.key]))
 
-        note = "It is rolled back, or finished if the pod is already evicted."
+        note = "The move is rolled back, or finished if the pod is already evicted."
         return _Prepared(
             "cancel", f"Cancel the move of {migration.pod_key}.", (change,), perform, notes=(note,)
         )
@@ -257,7 +257,7 @@ class ActionService:
         is_enabled = self._page.state.policy.enables(NodeMaintenance.name)
         if not is_enabled and not self._executes:
             notes.append(
-                "NodeMaintenance is not in enabledStrategies: the daemon does not empty the node. "
+                "NodeMaintenance is not in enabledStrategies, so the daemon does not empty the node. "
                 f"Enable it, or run: rescheduler drain {node.name}"
             )
         elif not node.unschedulable:
@@ -288,7 +288,7 @@ class ActionService:
     # -- execution
 
     async def confirm(self, session: Session, viewer: Viewer, token: str, confirmation: str) -> ActionResult:
-        """Do what was previewed.
+        """Execute the action that was previewed.
 
         Raises `ActionUnknown`, `ActionForbidden`, `ActionImpossible` and `KubeError`.
         """

@@ -1,4 +1,4 @@
-"""The handlers of the API: each turns a request into a view. What takes long runs in a thread.
+"""The handlers of the API: each turns a request into a view. Long computations run in a thread.
 
 `ENDPOINTS` (`web_openapi`) says which method answers which path, and with what.
 """
@@ -55,7 +55,7 @@ from rescheduler.web.what_if import Hypothesis, InvalidWhatIf, decode_request, e
 __all__ = ["ApiError", "Caller", "WebApi"]
 
 _JOBS: Final = 2
-"""What-ifs, and answers that take less time, that are computed at the same time, each for another viewer."""
+"""The most what-ifs, and the most other answers, that are computed at once, each for another viewer."""
 _MOST_WAITING: Final = 16
 """The most requests of one viewer that wait."""
 _MOST_WAITING_TOGETHER: Final = 64
@@ -82,7 +82,7 @@ def _not_found(message: str) -> ApiError:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who makes a request."""
+    """The session and the viewer of a request."""
 
     session: Session
     viewer: Viewer
@@ -99,7 +99,7 @@ class WebApi:
         sessions: SessionStore,
         actions: Callable[["WebApi"], ActionService] | None = None,
     ) -> None:
-        """`actions` makes the service; None if this page only shows."""
+        """`actions` makes the service; None if this page is read-only."""
         self.page = page
         self.hub = hub
         self.authorizer = authorizer
@@ -258,7 +258,7 @@ class WebApi:
     async def plan_of_code(self, code: str, viewer: Viewer) -> tuple[Plan, bool]:
         """Return the plan of a what-if, and whether it can be applied.
 
-        It is the one that the viewer was shown a moment ago: what they save or execute is what they saw.
+        If the viewer was shown it a moment ago, it is the same plan: they save or execute what they saw.
         """
         made_s, plan, can_apply = self._shown.get((code, viewer.visibility), (0.0, None, False))
         if plan is not None and time.monotonic() - made_s < _SHOWN_S:
@@ -366,7 +366,7 @@ class WebApi:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run what takes long in a thread, and not too much of it at once. One job of a viewer is in line."""
+        """Run a long computation in a thread: few at once, and only one of each viewer."""
         name = viewer.name
         if self._waiting[name] >= _MOST_WAITING or self._waiting.total() >= _MOST_WAITING_TOGETHER:
             raise ApiError(429, "TooManyRequests", "too many plans are being made: try again in a moment")

@@ -1,4 +1,4 @@
-"""Who may see and do what: by the link of a local server, or by a token that the cluster knows.
+"""Decide what a viewer may see and do: by the link of a local server, or by a token of the cluster.
 
 Local server (`rescheduler web`, `make demo`)
     Anyone who has the link acts as the user who started it, and sees what that user's kubeconfig can read.
@@ -7,7 +7,7 @@ In the cluster
     A TokenReview says whose token it is, SubjectAccessReviews say what the user may list and change. Actions
     are requests to the API server with the viewer's own token: the API server decides, its audit log names
     the viewer, and the daemon's account needs no permission for them. A token for the audience `rescheduler`
-    only proves who the viewer is. The API server accepts it for nothing: such viewers can look, but not act.
+    only proves who the viewer is. The API server accepts it for no request: such viewers can look, not act.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ _OWN_REVIEWS: Final = api_resource(
     _AUTHENTICATION, "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
 )
 _MOST_NAMESPACES: Final = 2_000
-"""More are not asked about: viewers of so many namespaces usually may list all pods."""
+"""The most namespaces to ask about: viewers of more usually may list all pods."""
 _MOST_CACHED: Final = 20_000
 _CACHE_S: Final = 30.0
 _CONCURRENT_REVIEWS: Final = 16
@@ -93,7 +93,7 @@ class Access:
         return {key: value for key, value in found.items() if value}
 
     def words(self) -> str:
-        """Return it as `kubectl auth can-i` names it: `create podmigrations.rescheduler.dev`."""
+        """Return the access as `kubectl auth can-i` names it: `create podmigrations.rescheduler.dev`."""
         resource = f"{self.resource}.{self.group}" if self.group else self.resource
         name = f"/{self.name}" if self.name else ""
         place = f" in namespace {self.namespace}" if self.namespace else ""
@@ -134,7 +134,7 @@ def accesses_of(kind: str, home: str, namespace: str = "") -> tuple[Access, ...]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose token it is, as the cluster says."""
+    """The owner of a token, as the cluster reports it."""
 
     name: str
     uid: str = ""
@@ -185,8 +185,8 @@ class Authorizer(ABC):
     async def viewer(self, identity: Identity) -> Viewer:
         """Return what the viewer may see and do. Raises `KubeError`.
 
-        In a cluster with many namespaces that takes thousands of reviews: requests that come meanwhile wait
-        for the same answer.
+        In a cluster with many namespaces, this takes thousands of reviews, so requests that arrive meanwhile
+        wait for the same answer.
         """
         key = identity.cache_key
         lock = self._asking.get(key) or asyncio.Lock()
@@ -202,7 +202,7 @@ class Authorizer(ABC):
             return found
 
     async def allowed(self, identity: Identity, accesses: Iterable[Access]) -> bool:
-        """Return whether all of this is allowed."""
+        """Return whether all these accesses are allowed."""
         return all([await self._is_allowed(identity, each) for each in accesses])
 
     async def _is_allowed(self, identity: Identity, access: Access) -> bool:

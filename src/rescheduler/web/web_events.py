@@ -1,7 +1,7 @@
 """Changes for all open pages: computed once, numbered, kept for a while, and sent as server-sent events.
 
 Nothing is queued per client: a client reads from the one bounded list of events at its own pace. If it has
-missed some that are gone, or comes back after a restart of the server, it gets `resync`.
+missed events that were dropped, or reconnects after a restart of the server, it gets `resync`.
 """
 
 import asyncio
@@ -37,17 +37,17 @@ log = logging.getLogger(__name__)
 _TICK_S: Final = 1.0
 _LONGEST_TICK_S: Final = 5.0
 _TICK_SHARE: Final = 10
-"""A refresh may take at most one part in so many of the time: large clusters are refreshed less often."""
+"""The pause between refreshes, in durations of one refresh: large clusters are refreshed less often."""
 _UNWATCHED_SAMPLE_S: Final = 30.0
 _MIGRATION_DELAY_S: Final = 0.2
 _MOST_EVENTS: Final = 256
 _MOST_BYTES: Final = 16 << 20
 _MOST_WAITING: Final = 2000
-"""Unschedulable pods that are looked at: viewers of other namespaces see others of them."""
+"""The most unschedulable pods to consider. Each viewer sees those of their namespaces."""
 _MOST_PENDING: Final = 100
 """The most pending pods that are sent to one viewer."""
 _EXAMPLES_OF_HALTS: Final = {HaltReason.FAILURE_RATIO: "; for example ", HaltReason.API_FAILING: ": "}
-"""What a migration that failed, or the API server's last error, begins with in the words of a halt."""
+"""The text in the words of a halt that precedes a failed migration, or the API server's last error."""
 
 Render = Callable[[Visibility], bytes | None]
 ResyncReason = Literal["start", "nodes", "missed", "restarted"]
@@ -63,7 +63,7 @@ class PageEvent:
 
 
 class EventHub:
-    """What the cluster looks like now, and the events that lead there."""
+    """The current state of the cluster, and the events that led to it."""
 
     def __init__(self, page: PageModel, history: LoadHistory | None = None) -> None:
         self.page = page
@@ -128,19 +128,19 @@ class EventHub:
                 self._changed_migrations.clear()
 
     def _is_sample_due(self) -> bool:
-        """Return whether the history needs a sample while no page is open: not too often, as it costs a look
-        at the whole cluster."""
+        """Return whether the history needs a sample while no page is open. Samples are rare, because each
+        reads the whole cluster."""
         return time.monotonic() - self._sampled_s > max(_UNWATCHED_SAMPLE_S, self.history.interval_s)
 
     async def refresh(self, older_than_s: float = 0.0) -> None:
-        """Look at the cluster, and emit what has changed since the last time."""
+        """Read the cluster, and emit what has changed since the last time."""
         async with self._refreshing:
             if time.monotonic() - self._refreshed_s < older_than_s:
                 return
             self._keep_planned()
             began_s = time.monotonic()
             snapshot = await self.page.snapshot()
-            numbers, balance, waiting = await asyncio.to_thread(self._look, snapshot)
+            numbers, balance, waiting = await asyncio.to_thread(self._evaluate, snapshot)
             self._emit_nodes(snapshot, numbers, balance)
             self._emit_migrations()
             self._emit_plan()
@@ -149,7 +149,7 @@ class EventHub:
             self._took_s = self._refreshed_s - began_s
 
     def _keep_planned(self) -> None:
-        """Have a plan made while pages are open, without waiting for it: nodes and moves change meanwhile."""
+        """Start a plan while pages are open, but don't wait for it: nodes and moves change meanwhile."""
         if self.viewers and self.page.mode != "file" and (self._planning is None or self._planning.done()):
             self._planning = asyncio.create_task(self._plan(), name="plan of the page")
 
@@ -159,7 +159,7 @@ class EventHub:
         except errors.KubeError as error:
             log_event(log, logging.WARNING, "PageNotPlanned", f"{error} The page tries again.")
 
-    def _look(self, snapshot: Snapshot) -> tuple[NodeNumbers, tuple[ResourceBalance, ...], list[int]]:
+    def _evaluate(self, snapshot: Snapshot) -> tuple[NodeNumbers, tuple[ResourceBalance, ...], list[int]]:
         resources = self.page.state.policy.balance_resources
         self.history.add(snapshot, resources)
         latest = self.page.latest
@@ -226,7 +226,7 @@ class EventHub:
     # -- what is read
 
     async def cluster(self) -> bytes:
-        """Return the cluster as JSON: encoded once for all who ask before something changes."""
+        """Return the cluster as JSON. It is encoded once for all requests until something changes."""
         await self.refresh(older_than_s=_TICK_S)
         assert self._numbers is not None
         assert self._snapshot is not None

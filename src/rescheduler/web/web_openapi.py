@@ -82,7 +82,7 @@ class MigrationQuery(ApiInput):
     strategy: _Search = ""
     handover: Literal["", "Adopt", "Copy", "Evict"] = ""
     q: Annotated[_Search, Meta(description="Part of the pod's or the migration's name.")] = ""
-    before: Annotated[_Search, Meta(description="Key of the last one that you have: the next page.")] = ""
+    before: Annotated[_Search, Meta(description="Key of the last migration of the previous page.")] = ""
     limit: Annotated[int, Meta(ge=1, le=500)] = 100
 
 
@@ -110,7 +110,7 @@ _MISSING: Final = (404,)
 
 ENDPOINTS: Final = (
     ApiEndpoint(
-        "session", "GET", "/session", "Who am I, and what may I see and do?", SessionView, is_public=True
+        "session", "GET", "/session", "The viewer, and what they may see and do.", SessionView, is_public=True
     ),
     ApiEndpoint(
         "login",
@@ -123,7 +123,7 @@ ENDPOINTS: Final = (
         errors=(401, 403),
     ),
     ApiEndpoint("logout", "POST", "/logout", "End the session.", SessionView, needs_csrf=True),
-    ApiEndpoint("status", "GET", "/status", "Is anything wrong? What runs?", StatusView),
+    ApiEndpoint("status", "GET", "/status", "The status of rescheduler and of the cluster.", StatusView),
     ApiEndpoint("cluster", "GET", "/cluster", "All nodes as columns.", ClusterView),
     ApiEndpoint(
         "label",
@@ -141,7 +141,7 @@ ENDPOINTS: Final = (
         "explain",
         "GET",
         "/pods/{namespace}/{name}/explain",
-        "Why may this pod move or not, and which rule forbids which node?",
+        "Why a pod may or may not move, and which rule forbids which node.",
         PodMatrix,
         errors=_MISSING,
     ),
@@ -162,7 +162,7 @@ ENDPOINTS: Final = (
         "what_if_link",
         "GET",
         "/what-if/{code}",
-        "The same, by the code of a link.",
+        "The plan of a what-if, by the code of a link.",
         WhatIfView,
         errors=(400,),
     ),
@@ -194,7 +194,7 @@ ENDPOINTS: Final = (
         "preview_action",
         "POST",
         "/actions/preview",
-        "Which objects would an action create or change?",
+        "Preview the objects that an action would create or change.",
         ActionPreview,
         body=ActionRequest,
         needs_csrf=True,
@@ -242,7 +242,7 @@ _MORE_ERRORS: Final = {
     401: "The token is not valid.",
     403: "The viewer may not do this.",
     404: "There is no such object, or the viewer may not see it.",
-    409: "Not possible in the present state.",
+    409: "Not possible in the current state.",
 }
 
 
@@ -264,7 +264,7 @@ def openapi_document() -> dict[str, Any]:
         "info": {
             "title": "rescheduler web API",
             "version": "1",
-            "description": "What the web page shows. Texts from the cluster are plain text.",
+            "description": "The data of the web page. Texts from the cluster are plain text.",
         },
         "paths": paths,
         "components": {

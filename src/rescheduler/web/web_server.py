@@ -54,7 +54,7 @@ class PageOptions:
     tls: Callable[[], ssl.SSLContext] | None = None
     cookie: str = "rescheduler-session"
     is_secure: bool = False
-    """Whether browsers reach the page by HTTPS only, so that the cookie is never sent without."""
+    """Whether browsers reach the page by HTTPS only, so that the cookie is never sent over HTTP."""
     requests_per_second: float = 20.0
     """The requests of one client per second; five times as many in a burst."""
     executes_actions: bool = False
@@ -96,7 +96,7 @@ class PageCertificate:
     """The certificate of the page, from files that another program renews."""
 
     def __init__(self, chain: str, key: str) -> None:
-        """Load the files; raise `OSError`, also for files that are no certificate."""
+        """Load the files; raise `OSError`, also for files that are not a certificate."""
         self._paths = Path(chain), Path(key)
         self._seen: tuple[int, ...] = ()
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -263,7 +263,7 @@ class _PageServer:
             raise ApiError(422, "InvalidRequest", f"the body is invalid: {error}") from error
 
     def _check_origin(self, request: web.Request) -> None:
-        """Refuse what another site makes the browser send."""
+        """Refuse a request that another site makes the browser send."""
         site = request.headers.get("Sec-Fetch-Site", "same-origin")
         origin = request.headers.get("Origin")
         if site not in {"same-origin", "none"} or (origin is not None and not self._is_own(request, origin)):
@@ -297,7 +297,7 @@ class _PageServer:
         # A cookie that is replaced must not stay valid: it may be known to a previous user of the browser.
         if (before := self._api.sessions.known(request.cookies.get(self._cookie, ""))) is not None:
             self._api.sessions.end(before)
-        log_event(log, logging.INFO, "LoggedIn", "a session of the page began", user=caller.viewer.name)
+        log_event(log, logging.INFO, "LoggedIn", "a session of the page started", user=caller.viewer.name)
         response = _json(msgspec.json.encode(self._api.session_view(caller)))
         response.set_cookie(
             self._cookie,

@@ -1,4 +1,4 @@
-"""Sessions of the page, and limits on how often a client may ask.
+"""Sessions of the page, and limits on the requests of each client.
 
 The cookie holds a random secret. The server keeps only its hash, and the viewer's token encrypted with a key
 that is derived from the secret: without the cookie of a viewer, the memory of this process does not give away
@@ -46,7 +46,7 @@ class Session:
     _sealed: bytes
     _nonce: bytes
     event_streams: int = 0
-    """How many are open."""
+    """The number of open event streams."""
 
     def token(self, secret: str) -> str:
         """Return the viewer's token, given the secret of the cookie."""

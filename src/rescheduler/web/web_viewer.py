@@ -1,4 +1,4 @@
-"""Who looks at the page, and what of the cluster they see.
+"""The viewer of the page, and the part of the cluster that they see.
 
 A viewer sees the pods, moves and reasons of a namespace only if they may list its pods. Sums over a node
 contain the pods of all namespaces: a viewer who may list nodes sees how full they are.
@@ -61,7 +61,7 @@ class Visibility:
     def visible_text(self, text: str) -> str:
         """Return a sentence about something visible without the names of objects that are not.
 
-        Whether a namespace exists makes no difference: viewers could find out by texts of their own.
+        Whether a namespace exists makes no difference: otherwise viewers could find out by their own texts.
         """
         if self.sees_all:
             return text
@@ -83,7 +83,7 @@ class Viewer:
     name: str
     visibility: Visibility
     actions: Mapping[str, bool] = field(default_factory=dict)
-    """Whether each kind of action is allowed somewhere; empty on a page that only shows."""
+    """Whether each kind of action is allowed somewhere; empty if the viewer can only look."""
 
     def may(self, action: str) -> bool:
         return self.actions.get(action, False)

@@ -1,7 +1,7 @@
 """Plan again with changes: other thresholds, drained nodes, pinned pods, additional nodes. Pure.
 
 The request is part of the link to its result: `encode_request` makes a short code of it, so that the server
-need not remember any.
+need not store requests.
 """
 
 import base64
@@ -75,7 +75,7 @@ def decode_request(code: str) -> WhatIfRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hypothesis:
-    """The result: a plan for a cluster that may differ from the present one."""
+    """The result: a plan for a cluster that may differ from the current one."""
 
     snapshot: Snapshot
     plan: Plan
@@ -94,7 +94,7 @@ def plan_what_if(
 ) -> Hypothesis:
     """Plan again; `steered` as for a plan. Raises `InvalidWhatIf`.
 
-    Takes about a second for a large cluster: runs in a thread.
+    This takes about a second for a large cluster, so it runs in a thread.
     """
     _require_known_names(snapshot, request, visibility)
     policy = _policy(state.policy, request)

@@ -242,8 +242,8 @@ async def test_addresses_and_headers_come_from_files_and_appear_nowhere(tmp_path
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        pytest.param(f"http://example.com/{SECRET}", "not https", id="a secret without encryption"),
-        pytest.param("ftp://example.com", "no http or https address", id="another protocol"),
+        pytest.param(f"http://example.com/{SECRET}", "must be https", id="a secret without encryption"),
+        pytest.param("ftp://example.com", "must be http or https", id="another protocol"),
         pytest.param("https://user:pass@example.com", "without a user", id="credentials in the address"),
         pytest.param(None, "can't read urlFile", id="a file that is missing"),
     ],

@@ -106,5 +106,5 @@ async def test_a_lease_of_another_installation_in_our_namespace_is_not_believed(
     await install(client, "platform")
     lease = {**LEASE, "metadata": {**LEASE["metadata"], "namespace": "platform"}}
     await client.create(resource_of_object(lease), lease)
-    with pytest.raises(AmbiguousInstallation, match="the Lease has another"):
+    with pytest.raises(AmbiguousInstallation, match="its Lease has another value"):
         await find_installation(client, "rescheduler")

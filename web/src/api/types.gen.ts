@@ -5,9 +5,9 @@ export interface ActionPreview {
   readonly summary: string;
   readonly changes: readonly (ObjectChange)[];
   readonly notes: readonly (string)[];
-  /** Why it is not possible; then not confirmable. */
+  /** Why the action is not possible; empty if it is. */
   readonly refused: readonly (RefusalView)[];
-  /** To be sent back to execute it; empty if refused. */
+  /** To be sent back to execute the action; empty if refused. */
   readonly confirmation: string;
   readonly expiresAt: string | null;
 }
@@ -36,7 +36,7 @@ export interface BalancePoint {
   readonly highest: number;
 }
 
-/** How evenly loaded the cluster was, since this process has been watching. */
+/** The balance of the cluster over time, since this process started to watch it. */
 export interface BalanceView {
   readonly intervalSeconds: number;
   readonly points: readonly (BalancePoint)[];
@@ -193,7 +193,7 @@ export interface MigrationQuery {
   readonly handover?: "" | "Adopt" | "Copy" | "Evict";
   /** Part of the pod's or the migration's name. */
   readonly q?: string;
-  /** Key of the last one that you have: the next page. */
+  /** Key of the last migration of the previous page. */
   readonly before?: string;
   readonly limit?: number;
 }
@@ -235,7 +235,7 @@ export interface MigrationView {
   readonly isCancelled: boolean;
   /** null until it is completed. */
   readonly readySecondsLost: number | null;
-  /** What a plain eviction would have lost: how long the new pod took to get ready. */
+  /** Seconds that a plain eviction would have lost until the new pod was ready. */
   readonly evictionSecondsLost: number | null;
 }
 
@@ -319,7 +319,7 @@ export interface NodeDetail {
   readonly couldComeExamples: readonly (string)[];
   /** Why no moved pod comes here; empty if some can. */
   readonly takesNone: string;
-  /** What keeps the node from being emptied. */
+  /** Why pods keep the node from being emptied. */
   readonly stays: readonly (RefusalGroup)[];
   readonly assumptions: readonly (string)[];
 }
@@ -516,11 +516,11 @@ export interface PodMatrix {
   readonly nodeCount: number;
   readonly columns: readonly (RuleColumn)[];
   readonly rows: readonly (VerdictRow)[];
-  /** How it fails; empty if it does not. */
+  /** How the pod fails; empty if it does not. */
   readonly trouble: string;
   readonly tries: number;
   readonly allowedTries: number | null;
-  /** What happens next about its failure. */
+  /** The next step for a failing pod. */
   readonly next: string;
   readonly assumptions: readonly (string)[];
 }
@@ -611,7 +611,7 @@ export interface ResumeAction {
   readonly kind: "resume";
 }
 
-/** SSE event `resync`: load everything again, because changes are missing or the nodes are others. */
+/** SSE event `resync`: load everything again, because changes are missing or the nodes have changed. */
 export interface ResyncEvent {
   readonly why: "missed" | "nodes" | "restarted" | "start";
   readonly epoch: string;
@@ -651,7 +651,7 @@ export interface SessionView {
   readonly actions: Readonly<Record<string, boolean>>;
   readonly seesNodes: boolean;
   readonly seesAllNamespaces: boolean;
-  /** Those that the viewer sees, unless all. */
+  /** Namespaces that the viewer sees, unless all. */
   readonly namespaces: readonly (string)[];
   /** To be sent as the header X-Rescheduler-CSRF. */
   readonly csrfToken: string;
@@ -676,7 +676,7 @@ export interface SpreadForm {
   readonly highest: number;
 }
 
-/** Is anything wrong? SSE event `status`, too. */
+/** The status of rescheduler and of the cluster; also the SSE event `status`. */
 export interface StatusView {
   readonly at: string;
   readonly leader: string;
@@ -705,7 +705,7 @@ export interface StatusView {
   readonly pending: readonly (PendingPodView)[];
   /** Number of unschedulable pods. */
   readonly pendingCount: number;
-  /** What this process can't read, in words. */
+  /** Kinds that this process can't read, as messages. */
   readonly problems: readonly (string)[];
 }
 
@@ -733,7 +733,7 @@ export interface UndrainAction {
   readonly node: string;
 }
 
-/** Nodes to which the same rules say no. */
+/** Nodes that the same rules forbid. */
 export interface VerdictRow {
   /** Columns that forbid them; empty if the pod fits. */
   readonly forbiddenBy: readonly (number)[];
@@ -752,7 +752,7 @@ export interface WaveView {
   readonly loads: Readonly<Record<string, readonly (number)[]>>;
 }
 
-/** What to change before planning again. Everything that is left out is as in the cluster. */
+/** Changes to make before planning again. Settings that are left out are as in the cluster. */
 export interface WhatIfRequest {
   readonly cpuThreshold?: number | null;
   readonly memoryThreshold?: number | null;

@@ -21,7 +21,7 @@ __all__ = ["BalancingProblem", "LoadBalancing"]
 _TRIAL_RUNS = 4
 """How often to search again without the moves that are not possible in any order."""
 _SWAPS_TRIED = 100
-"""How many swaps of pods between full nodes to try on the placement: each takes time."""
+"""How many swaps of pods between full nodes to try on the placement, because each takes time."""
 
 
 class BalancingProblem:
@@ -63,30 +63,30 @@ class BalancingProblem:
         """Yield bundles to propose, in order. Those that don't fit come last, to report why."""
         if not self.resources or not self.receives.any() or self.view.room <= 0 or self.is_balanced:
             return
-        pods, targets = self._tried_out()
-        yield from self._as_they_fit(self.load_model, pods, targets)
+        pods, targets = self._feasible_moves()
+        yield from self._fitting_bundles(self.load_model, pods, targets)
         left = self.load_model.at[pods] != targets
         yield from move_bundles(
             self.load_model, pods[left], targets[left], min_gain=self.view.policy.min_gain
         )
 
-    def _tried_out(self) -> tuple[Indices, Indices]:
+    def _feasible_moves(self) -> tuple[Indices, Indices]:
         """Return pods and targets; in a small cluster, moves that can be made one after the other.
 
         A search may find moves that can't be made in any order. A refused pod stays for the rest of the plan,
         and the moves before it may be of no use without it. So a small cluster tries
         the moves first, and searches again without those that fail.
         """
-        pods, targets = self._searched()
+        pods, targets = self._search()
         for _ in range(_TRIAL_RUNS if len(self.nodes) <= SMALL else 0):
-            if not (unmade := self._trial_run(pods, targets)):
+            if not (impossible := self._trial_run(pods, targets)):
                 break
-            for pod, target in unmade:
+            for pod, target in impossible:
                 self._unreachable.setdefault(pod, set()).add(target)
-            pods, targets = self._searched()
+            pods, targets = self._search()
         return pods, targets
 
-    def _searched(self) -> tuple[Indices, Indices]:
+    def _search(self) -> tuple[Indices, Indices]:
         """Return the pods that should move, and their targets."""
         assignment = self._assignment()
         with self.view.placement.trial():
@@ -98,14 +98,16 @@ class BalancingProblem:
         """Make the moves in a trial, and return those that are impossible."""
         load_model = self.load_model.copy()
         with self.view.placement.trial():
-            for bundle in self._as_they_fit(load_model, pods, targets):
+            for bundle in self._fitting_bundles(load_model, pods, targets):
                 for pod, _, target in bundle.moves:
                     self.move(pod, target)
                     load_model.put(pod, target)
         left = load_model.at[pods] != targets
         return list(zip(pods[left].tolist(), targets[left].tolist(), strict=True))
 
-    def _as_they_fit(self, load_model: LoadModel, pods: Indices, targets: Indices) -> Iterator[MoveBundle]:
+    def _fitting_bundles(
+        self, load_model: LoadModel, pods: Indices, targets: Indices
+    ) -> Iterator[MoveBundle]:
         """Yield bundles as soon as they fit; one that doesn't fit yet waits for others."""
         before = len(pods) + 1
         while len(pods) < before:
@@ -125,7 +127,7 @@ class BalancingProblem:
         if len(rows) > 1:
             return True
         target, stays = int(self.nodes[bundle.moves[0][2]]), view.handover(rows[0]).source_stays
-        # The search has checked spread constraints for the end; they may be worse meanwhile.
+        # The search has checked spread constraints for the final state; they may be worse in between.
         return view.placement.fits_on(rows[0], target, source_stays=stays)
 
     def _assignment(self) -> Assignment:

@@ -1,4 +1,4 @@
-"""Hold the assignment of pods to nodes that the search changes, and what is known of possible targets.
+"""Hold the assignment of pods to nodes that the search changes, and what is known about possible targets.
 
 Nothing here acts: the result is a list of moves that the strategy proposes and the planner checks again.
 
@@ -67,13 +67,13 @@ class LoadModel:
     amount: Floats
     """[pod, resource]"""
     weight: Floats
-    """[node, resource]: percent of the node per unit; 0 where a node has nothing of it."""
+    """[node, resource]: percent of the node per unit; 0 if the node does not have the resource."""
     at: Indices
     """[pod]: its current node."""
     load: Floats
-    """[node, resource]: percent; 0 where a node has nothing of it."""
+    """[node, resource]: percent; 0 if the node does not have the resource."""
     deviation: Floats
-    """[node, resource]: percentage points above the mean; 0 where a node has nothing of it."""
+    """[node, resource]: percentage points above the mean; 0 if the node does not have the resource."""
 
     def __init__(self, amount: Floats, weight: Floats, at: Indices, load: Floats) -> None:
         self.amount, self.weight = amount, weight
@@ -254,9 +254,9 @@ class Assignment:
         self.moves = 0
         """How many pods are not on their original node."""
         self.immovable = np.zeros(len(self.home), np.bool_)
-        """[pod]: it was found that it must stay."""
+        """[pod]: is known to be immovable."""
         self.constrained = np.zeros(len(self.home), np.bool_)
-        """[pod]: it was found that it may not go to some node that takes other pods."""
+        """[pod]: is known to be excluded from some node that takes other pods."""
         self._rules = rules
         self._free_to_move: set[int] = set()
         self._places: dict[int, Flags] = {}
@@ -365,7 +365,7 @@ class Assignment:
         return gain > self.bounds.min_gain * float(np.square(self.load_model.deviation[list(nodes)]).sum())
 
     def reaches_far_enough(self, pod: int, target: int) -> bool:
-        """Return whether the load of its node exceeds that of some possible target by more than the
+        """Return whether the load of the pod's node exceeds that of some possible target by more than the
         threshold.
 
         A node that is cold because no pod may run there must not cause moves between the others.
@@ -387,7 +387,7 @@ class Assignment:
         self.put(other, back)
 
     def arrangement(self) -> Indices:
-        """Return the present positions, to restore them later."""
+        """Return the current positions, to restore them later."""
         return self.load_model.at.copy()
 
     def restore(self, arrangement: Indices) -> None:

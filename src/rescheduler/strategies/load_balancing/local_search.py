@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 SMALL = 64
-"""The number of nodes up to which a cluster is small: more is tried there, because rounds cost little."""
+"""A cluster with at most this number of nodes is small: more is tried in it, because rounds cost little."""
 ROUNDS = 6
 """The most rounds of improvement in a row."""
 WORTH_A_ROUND = 0.01
@@ -32,7 +32,7 @@ TRIED = 400
 PAIRED = 300_000
 """How many pairs of moves one round considers."""
 FINE = NEGLIGIBLE / 8
-"""What an exchange of targets must gain, which costs no move."""
+"""The least gain of an exchange of targets, which costs no move."""
 
 
 def improve_moves(assignment: Assignment) -> None:
@@ -104,7 +104,7 @@ def _replace(assignment: Assignment) -> int:
 
 
 def _select_for_sources(assignment: Assignment) -> int:
-    """Replace moved pods in the same way, but only consider the gain of the source."""
+    """Replace moved pods by other pods of the same node where that gains more for the source alone."""
     load_model = assignment.load_model
     pods, others = _replacements(assignment)
     original_nodes = assignment.home[pods]
@@ -194,20 +194,20 @@ def _take(
 SWAPPING_NODES = 48
 """How many nodes, the furthest from the mean, look for swaps in one round."""
 PARTNERS = 6
-"""With how many nodes, those that differ most in load, a node may swap in one round."""
+"""The number of nodes, those that differ most in load, with which a node may swap in one round."""
 PAIRS = 40_000
 """How many pairs of pods are considered per node."""
 AT_ONCE = 400_000
 """How many gains of pairs are computed at once."""
 SWAP_SLACK = 0.05
-"""What a swap must gain, relative to the first swap of its round."""
+"""The share of the gain of the first swap of its round that a swap must gain."""
 
 Pairs = tuple[Indices, Indices, Floats]
 """Pods, the pods to swap them with, and the gains."""
 
 
 def swap_pods(assignment: Assignment) -> None:
-    """Swap pairs of pods until the limit, the threshold, or no pair that gains.
+    """Swap pairs of pods until the limit or the threshold is reached, or no pair gains.
 
     A node that found no swap is considered again only after all others, because they may have changed by
     then.
@@ -277,9 +277,9 @@ def _best_of(assignment: Assignment, pods_by_node: "_PodsByNode", swapping_nodes
         gains = assignment.load_model.exchange_gains(own[some], others[some])
         gains[~is_own[some]] = 0.0
         best = gains.argmax(axis=1)
-        promise = np.take_along_axis(gains, best[:, None], axis=1)[:, 0]
-        worth = is_other[some] & (promise > NEGLIGIBLE)
-        yield np.take_along_axis(own[some], best, axis=1)[worth], others[some][worth], promise[worth]
+        expected = np.take_along_axis(gains, best[:, None], axis=1)[:, 0]
+        worth = is_other[some] & (expected > NEGLIGIBLE)
+        yield np.take_along_axis(own[some], best, axis=1)[worth], others[some][worth], expected[worth]
 
 
 def _partners(assignment: Assignment, usable: Flags, swapping_nodes: Indices) -> tuple[Indices, Floats]:

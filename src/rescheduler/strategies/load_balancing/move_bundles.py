@@ -16,7 +16,7 @@ __all__ = ["MoveBundle", "move_bundles"]
 LONGEST = 16
 """The most moves in a bundle: with more moves, a refusal is more likely, and it affects all of them."""
 STARTS = 64
-"""For how many moves a longer bundle is searched."""
+"""The number of moves for which a longer bundle is searched for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class MoveBundle:
     moves: tuple[tuple[int, int, int], ...]
     """The pod, source and target of each move."""
     loads: Floats
-    """[move, source or target, resource]: before any of them, in percent."""
+    """[move, source or target, resource]: the load before any of these moves, in percent."""
     gain: float
     """The share of the imbalance of their nodes that the moves remove.
 

@@ -1,8 +1,8 @@
-"""Search a set of moves: steepest descent, then improvement without more moves.
+"""Search for a set of moves: steepest descent, then improvement without more moves.
 
 If the limit of moves is reached, the least useful moves are undone, and others are made where they gain more.
-With few pods and few moves, a beam search compares many sets of moves. A set grows
-by one move at a time, and the gain of a move depends on what the set changes:
+With few pods and few moves, a beam search compares many sets of moves. A set grows by one move at a time, and
+the gain of a move depends on what the set changes:
 
     gain(move | set) = gain(move) - 2 · Σ_nodes,resources  change(set) · change(move)
 
@@ -44,7 +44,7 @@ class _Beam(NamedTuple):
     """[set, node, resource]: the change of the node's load."""
     moves: Indices
     """[set, move, pod or target]: an index of the pods that may move, and a node."""
-    names: Indices
+    ids: Indices
     """[set]: a number that is equal for equal sets."""
 
 
@@ -81,7 +81,7 @@ class _Choice:
         """[pod, node]: the gain of a single move."""
         self.gains[np.arange(len(pods)), self.at] = -np.inf
         # The sum of random numbers, one per move, identifies a set.
-        self.names: Indices = np.random.default_rng(0).integers(1, 2**48, self.gains.shape)
+        self.ids: Indices = np.random.default_rng(0).integers(1, 2**48, self.gains.shape)
 
     def longer(self, beam: _Beam, width: int) -> _Beam:
         """Return the best sets with one more move."""
@@ -91,15 +91,15 @@ class _Choice:
         best = best[np.argsort(-gains.ravel()[best], kind="stable")]
         found = gains.ravel()[best]
         sets, pods, targets = np.unravel_index(best[np.isfinite(found)], gains.shape)
-        names = beam.names[sets] + self.names[pods, targets]
-        kept = np.sort(np.unique(names, return_index=True)[1])[:width]
+        ids = beam.ids[sets] + self.ids[pods, targets]
+        kept = np.sort(np.unique(ids, return_index=True)[1])[:width]
         sets, pods, targets = sets[kept], pods[kept], targets[kept]
         each = np.arange(len(kept))
         change = beam.change[sets]
         change[each, targets] += self.amount[pods] * self.weight[targets]
         change[each, self.at[pods]] -= self.amount[pods] * self.weight[self.at[pods]]
         moves = np.concatenate([beam.moves[sets], np.stack([pods, targets], axis=1)[:, None]], axis=1)
-        return _Beam(found[kept], change, moves, names[kept])
+        return _Beam(found[kept], change, moves, ids[kept])
 
     def _gains(self, beam: _Beam) -> Floats:
         """Return [set, pod, node]: the gain of a set with one more move; no pod moves twice."""
@@ -134,7 +134,7 @@ TRIALS = 80
 
 
 def search_moves(assignment: Assignment) -> None:
-    """Search moves until the load is inside the threshold, or as even as the limit allows."""
+    """Search for moves until the load is inside the threshold, or as even as the limit allows."""
     is_small = len(assignment.bounds.receives) <= SMALL
     # In a large cluster, exchanges gain more than a long descent, in fewer rounds.
     descend(assignment, worth_a_round=0.0 if is_small else WORTH_DESCENDING)
@@ -155,7 +155,7 @@ def search_moves(assignment: Assignment) -> None:
 
 
 def _improve_until_stable(assignment: Assignment) -> None:
-    """Improve until nothing gains, so that the next check finds nothing more to do."""
+    """Improve until no change gains, so that the next check finds nothing more to do."""
     for _ in range(ROUNDS):
         before = assignment.arrangement()
         assignment.forget_targets()

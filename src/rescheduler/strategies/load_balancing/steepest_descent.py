@@ -24,22 +24,22 @@ WIDELY_TRIED = 32
 """How many pods per round that may go to none of the coldest nodes are tried on every node."""
 NODES_PER_MOVE = 6
 """One round makes one move per this number of nodes, but at least one."""
-LESSONS = 16
-"""After so many pods in a row that may not go to the expected node, the round starts again."""
+MAX_UNEXPECTED = 16
+"""After this many pods without a move that may not go to the expected node, the round starts again."""
 MAX_FAILED_TRIES = 500
-"""After so many pods in a row without a move, the others, which gain less, are not tried."""
+"""After this many pods in a row without a move, the others, which gain less, are not tried."""
 SLACK = 0.3
-"""What a move must gain, relative to the first move of its round."""
+"""The share of the gain of the first move of its round that a move must gain."""
 NEAR = 1.05
 """Gains within this factor count as equal: then the pod with the lower priority moves first."""
 
 
 def descend(assignment: Assignment, worth_a_round: float = 0.0) -> None:
-    """Make single moves until the limit, the threshold, or no move that gains.
+    """Make single moves until the limit or the threshold is reached, or no move gains.
 
-    It also ends after a round that removes less than the share `worth_a_round` of the imbalance.
+    Also end after a round that removes less than the share `worth_a_round` of the imbalance.
     """
-    content = np.zeros(len(assignment.home), np.bool_)
+    skipped = np.zeros(len(assignment.home), np.bool_)
     failed_tries = 0
     before = np.inf
     while assignment.moves < assignment.bounds.limit and not assignment.balanced:
@@ -50,8 +50,8 @@ def descend(assignment: Assignment, worth_a_round: float = 0.0) -> None:
         assignment.load_model.recompute_mean()
         sinks = _coldest(assignment)
         for sources in _batches(assignment):
-            round_ = _Round(assignment, sources, sinks, content)
-            goes_on = round_.goes_on()
+            round_ = _Round(assignment, sources, sinks, skipped)
+            goes_on = round_.make_moves()
             failed_tries = round_.failed_tries + (0 if round_.made else failed_tries)
             if goes_on or failed_tries >= MAX_FAILED_TRIES:
                 break
@@ -96,38 +96,38 @@ def _coldest(assignment: Assignment) -> Indices:
 class _Round:
     """Makes the best moves from some sources, at most one per node."""
 
-    def __init__(self, assignment: Assignment, sources: Indices, sinks: Indices, content: Flags) -> None:
-        """Prepare a round. It adds pods to `content` whose node does not exceed any possible target by more
+    def __init__(self, assignment: Assignment, sources: Indices, sinks: Indices, skipped: Flags) -> None:
+        """Prepare a round. It adds pods to `skipped` whose node does not exceed any possible target by more
         than the threshold; later rounds skip them, because that rarely changes."""
-        self.assignment, self.sinks, self.content = assignment, sinks, content
+        self.assignment, self.sinks, self.skipped = assignment, sinks, skipped
         on_source = np.zeros(len(assignment.bounds.receives), np.bool_)
         on_source[sources] = True
         pods = np.flatnonzero(on_source[assignment.load_model.at])
         at_home = assignment.load_model.at[pods] == assignment.home[pods]
-        self.pods: Indices = pods[at_home & ~assignment.immovable[pods] & ~content[pods]]
+        self.pods: Indices = pods[at_home & ~assignment.immovable[pods] & ~skipped[pods]]
         self.gains = assignment.load_model.gains(self.pods, sinks)
         """[pod, sink]: 0 if the pod may not go there, or if the round has already used the node."""
         self.elsewhere: dict[int, tuple[int, float]] = {}
         """The best target and its gain, for some pods that may go to none of the sinks."""
         self.touched: set[int] = set()
         self.floor = NEGLIGIBLE
-        self.learnt = 0
+        self.unexpected = 0
         """How many pods turned out to be more constrained than expected."""
         self.made = 0
         self.failed_tries = 0
         """How many pods were tried without success since the last move."""
 
-    def goes_on(self) -> bool:
+    def make_moves(self) -> bool:
         """Make the moves of the round; return whether another round may find more."""
-        assignment, lessons = self.assignment, 0
+        assignment, unexpected_before = self.assignment, 0
         if not len(self.pods) or not len(self.sinks):
             return False
-        promise = self._promise()
+        expected = self._expected_gains()
         most = max(1, len(assignment.bounds.receives) // NODES_PER_MOVE)
         sources = assignment.load_model.at[self.pods].tolist()
-        for index in _by_gain(promise, assignment.priority[self.pods]):
+        for index in _by_gain(expected, assignment.priority[self.pods]):
             if (
-                promise[index] <= self.floor
+                expected[index] <= self.floor
                 or self.made == most
                 or assignment.moves == assignment.bounds.limit
             ):
@@ -135,39 +135,41 @@ class _Round:
             if sources[index] in self.touched:
                 continue
             if self._make(index, sources[index]):
-                lessons = self.learnt
+                unexpected_before = self.unexpected
                 if assignment.bounds.threshold and assignment.is_inside:
                     break
-            elif self.learnt - lessons == LESSONS or self.failed_tries >= MAX_FAILED_TRIES:
+            elif (
+                self.unexpected - unexpected_before == MAX_UNEXPECTED or self.failed_tries >= MAX_FAILED_TRIES
+            ):
                 break
-        return self.made > 0 or self.learnt > 0
+        return self.made > 0 or self.unexpected > 0
 
-    def _promise(self) -> Floats:
+    def _expected_gains(self) -> Floats:
         """Return [pod]: the highest gain among its known targets."""
         assignment, pods = self.assignment, self.pods
-        promise: Floats = self.gains.max(axis=1)
+        expected: Floats = self.gains.max(axis=1)
         constrained = np.flatnonzero(assignment.constrained[pods])
         if not len(constrained):
-            return promise
-        promised_before = promise[constrained]
+            return expected
+        expected_before = expected[constrained]
         allowed = np.stack([assignment.places(pod)[self.sinks] for pod in pods[constrained].tolist()])
         self.gains[constrained] = np.where(allowed, self.gains[constrained], 0.0)
-        promise[constrained] = self.gains[constrained].max(axis=1)
-        barred = np.flatnonzero((promise[constrained] <= NEGLIGIBLE) & (promised_before > NEGLIGIBLE))
+        expected[constrained] = self.gains[constrained].max(axis=1)
+        barred = np.flatnonzero((expected[constrained] <= NEGLIGIBLE) & (expected_before > NEGLIGIBLE))
         if len(barred) and len(self.sinks) < assignment.bounds.receives.sum():
             self._look_elsewhere(
-                constrained[barred[np.argsort(-promised_before[barred], kind="stable")]], promise
+                constrained[barred[np.argsort(-expected_before[barred], kind="stable")]], expected
             )
-        return promise
+        return expected
 
-    def _look_elsewhere(self, indices: Indices, promise: Floats) -> None:
+    def _look_elsewhere(self, indices: Indices, expected: Floats) -> None:
         indices = indices[:WIDELY_TRIED]
         pods = self.pods[indices]
         allowed = np.stack([self.assignment.places(pod) for pod in pods.tolist()])
         gains = np.where(allowed, self.assignment.load_model.gains(pods, np.arange(allowed.shape[1])), 0.0)
-        promise[indices] = gains.max(axis=1)
+        expected[indices] = gains.max(axis=1)
         for index, target in zip(indices.tolist(), gains.argmax(axis=1).tolist(), strict=True):
-            self.elsewhere[index] = target, float(promise[index])
+            self.elsewhere[index] = target, float(expected[index])
 
     def _make(self, index: int, source: int) -> bool:
         assignment, pod = self.assignment, int(self.pods[index])
@@ -175,7 +177,7 @@ class _Round:
         if index not in self.elsewhere and self.gains[index].max() <= self.floor:
             return False
         if not assignment.may_move(pod):
-            self.learnt += 1
+            self.unexpected += 1
             return False
         target, gain = self._best(index, pod)
         if target in self.touched:
@@ -184,7 +186,7 @@ class _Round:
             self.failed_tries += 1
             return False
         if not assignment.reaches_far_enough(pod, target):
-            self.content[pod] = True
+            self.skipped[pod] = True
             self.failed_tries += 1
             return False
         assignment.put(pod, target)
@@ -206,7 +208,7 @@ class _Round:
                 return int(self.sinks[best]), float(gains[best])
             gains = np.where(self.assignment.places(pod)[self.sinks], gains, 0.0)
             gains[best] = 0.0
-        self.learnt += bool(self.assignment.constrained[pod] and not was_constrained)
+        self.unexpected += bool(self.assignment.constrained[pod] and not was_constrained)
         return int(self.sinks[best]), 0.0
 
 

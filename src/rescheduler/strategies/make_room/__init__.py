@@ -23,7 +23,7 @@ __all__ = ["MakeRoom"]
 _TRIES = 3
 """How many sets of moves to propose for one pod if the planner refuses them."""
 _MOST_FAILURES = 100
-"""After so many different units without room, a check stops searching: each search takes time. Namespaces
+"""After this many different units without room, a check stops searching: each search takes time. Namespaces
 share this number, so that a namespace with pods that fit nowhere does not keep others from getting room."""
 _NO_ROOM = "NoRoomToMake"
 
@@ -43,7 +43,7 @@ class MakeRoom:
         self._only = only
         self._has_block = False
         self._without_room: dict[tuple[tuple[int, int], ...], int] = {}
-        """The state of the placement without room for a unit, by class and priority of its pods."""
+        """The state of the placement that had no room for a unit, by class and priority of its pods."""
         self._failures: Counter[str] = Counter()
         """How many different units found no room, by namespace."""
         self._most_failures = _MOST_FAILURES
@@ -120,7 +120,7 @@ class MakeRoom:
         what = f"{setting.keep_free} {setting.resource}"
         found = search.find(block, limits)
         if found is None:
-            why = f"no node gets {what} free with at most {limits.moves} moves"
+            why = f"at most {limits.moves} moves can't free {what} on any node"
             view.report_node(None, _NO_ROOM, why)
             return
         if found.moves:
@@ -281,18 +281,16 @@ def _is_due(view: View, pod: int) -> bool:
     if setting.with_autoscaler is RoomWithAutoscaler.AFTER_TIMEOUT:
         if waited_s >= setting.autoscaler_timeout.total_seconds():
             return True
-        left = f"for {short_duration(setting.autoscaler_timeout)} after it became Unschedulable"
+        why = f"no room is made until the pod has waited {short_duration(setting.autoscaler_timeout)}"
     else:
-        left = "always"
-    view.report_staying(pod, "LeftToAutoscaler", f"{found} may add a node: it is left to it {left}")
+        why = "makeRoom.withAutoscaler is never"
+    view.report_staying(pod, "LeftToAutoscaler", f"{found} may add a node: {why}")
     return False
 
 
 def _report_no_room(view: View, demand: PodDemand, most: int) -> None:
     if not demand.nodes().any():
-        why = (
-            "no node is open to it, whatever moves: its node selector, affinity, taints or volumes forbid all"
-        )
+        why = "no node allows it, whichever pods move: node selector, affinity, taints or volumes forbid all"
     else:
         why = f"no node gets room for it with at most {most} moves of pods of its priority or lower"
     view.report_staying(demand.pod, _NO_ROOM, why)

@@ -61,7 +61,7 @@ class PodDemand:
     max_priority: int
     index: PodClassIndex
     asks: Ints = field(init=False)
-    heeds_others: bool = field(init=False)
+    depends_on_others: bool = field(init=False)
     """Whether any rule depends on this pod and other pods, apart from their requests."""
     _relatives: list[tuple[Rows, Rows]] | None = None
 
@@ -70,7 +70,7 @@ class PodDemand:
         pod_class = self.view.snapshot.classes[number]
         self.asks = pod_class.asks
         constraints, affinity = pod_class.constraints, pod_class.affinity
-        self.heeds_others = bool(
+        self.depends_on_others = bool(
             constraints.spread
             or constraints.host_ports
             or affinity.pod_affinity.required
@@ -90,7 +90,7 @@ class PodDemand:
         return self.view.placement.fits_on(self.pod, node, source_stays=False)
 
     def is_kept_off(self, node: int) -> bool:
-        if not self.heeds_others:
+        if not self.depends_on_others:
             return False
         refusals = self.view.placement.refusals(self.pod, node, source_stays=False)
         return any(refusal.rule is not SchedulerRule.NODE_RESOURCES for refusal in refusals)
@@ -210,7 +210,7 @@ class CoveringSets:
         must_leave: frozenset[PodUnit],
         alike: Sequence[object],
     ) -> None:
-        """`given` is [unit, resource], `lacking` [resource]."""
+        """`given` is [unit, resource], and `lacking` is [resource]."""
         self._units = units
         self._given = given
         self._lacking = lacking

@@ -132,7 +132,7 @@ class RoomSearch:
         return self._with_changes(self._most_given[key], column, max_priority)
 
     def _with_changes(self, sums: Ints, column: int, max_priority: int) -> Ints:
-        """Return the same, with the pods that this plan has moved where they are now."""
+        """Return these sums, with the pods that this plan has moved counted where they are now."""
         view = self._view
         pods = view.snapshot.pods
         changed = np.flatnonzero((view.placement.requested != view.snapshot.nodes.requested).any(axis=1))

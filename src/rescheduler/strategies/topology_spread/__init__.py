@@ -26,7 +26,8 @@ __all__ = ["TopologySpread"]
 
 _MOVES_WITH_DISPLACEMENT = 2
 _DISPLACEMENTS_TRIED = 3
-"""For how many pods per constraint a displacement is searched: it takes time, and the pods are similar."""
+"""The number of pods per constraint for which a displacement is searched for: the search takes time, and the
+pods are similar."""
 
 
 class TopologySpread:
@@ -52,7 +53,7 @@ class TopologySpread:
             for violation in left:
                 for proposal in _restore(view, survey, violation, 1 / needed):
                     yield proposal
-                    progress |= _is_taken(view, proposal)
+                    progress |= _is_accepted(view, proposal)
             left = [violation for violation in left if violation.moves_needed()]
         for violation in left:
             _report(view, violation)
@@ -155,7 +156,7 @@ def _with_displacement(
     return None
 
 
-def _is_taken(view: View, proposal: Proposal) -> bool:
+def _is_accepted(view: View, proposal: Proposal) -> bool:
     move = proposal.moves[0]
     return bool(view.placement.position[move.pod] == move.target)
 
@@ -223,20 +224,20 @@ class _ViolationSurvey:
                 for term in _anti_affinity_terms(self._index, number):
                     holders[term].append(number)
         pairs: defaultdict[tuple[str, int], set[tuple[int, int]]] = defaultdict(set)
-        crowds: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
+        pods_by_domain: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
         for term, classes in holders.items():
             others = [number for number in self._index.matching(term) if number in self._rows_of]
             for domain, pods in self._meetings(term.topology_key, classes, others).items():
                 here = set(self._view.snapshot.pods.pod_class[pods].tolist())
-                crowds[term.topology_key, domain].update(pods)
+                pods_by_domain[term.topology_key, domain].update(pods)
                 pairs[term.topology_key, domain].update(
                     (min(a, b), max(a, b))
                     for a in here.intersection(classes)
                     for b in here.intersection(others)
                 )
         found = (
-            self._anti_affinity_violation(*place, sorted(crowds[place]), pairs[place])
-            for place in sorted(crowds)
+            self._anti_affinity_violation(*place, sorted(pods_by_domain[place]), pairs[place])
+            for place in sorted(pods_by_domain)
         )
         return [violation for violation in found if violation.moves_needed()]
 
@@ -255,13 +256,13 @@ class _ViolationSurvey:
         }
 
     def _anti_affinity_violation(
-        self, key: str, domain: int, crowd: list[int], pairs: set[tuple[int, int]]
+        self, key: str, domain: int, pods: list[int], pairs: set[tuple[int, int]]
     ) -> AntiAffinityViolation:
         domains = self._node_labels.domains(key)
         found = AntiAffinityViolation(
-            self._view, key, domains.names[domain], domains.of == domain, crowd, pairs
+            self._view, key, domains.names[domain], domains.of == domain, pods, pairs
         )
-        for pod in crowd:
+        for pod in pods:
             self._by_pod[pod].append(found)
         return found
 

@@ -6,7 +6,7 @@ placement.
 Spread is fixed when no domain has more than `skew` pods more than the emptiest. If the emptiest has `low`
 pods then, every domain above `low + skew` gives up its excess, and every domain below `low` gets what it
 lacks. A move helps one domain of each kind, so the larger of the two sums is the number of moves. The code
-searches the best `low`.
+searches for the best `low`.
 
 Anti-affinity is fixed when no two pods in a domain exclude each other. Pods of one class are equal, so a
 domain is described by the number of pods per class, and by the pairs of classes that exclude each other.
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 DomainSizes = tuple[tuple[int, bool, int], ...]
-"""(pods, open, domains): how many domains have so many pods, and can they take more. Sorted."""
+"""(pods, open, domains): the number of domains with this many pods, and whether they take more. Sorted."""
 
 
 def domain_sizes_of(domains: Iterable[tuple[int, bool, int]]) -> DomainSizes:
@@ -98,7 +98,7 @@ def _too_many(sizes: DomainSizes, high: int) -> int:
 
 
 _TRIED_EXHAUSTIVELY = 10
-"""Up to so many classes, all combinations are tried. Few nodes have more classes that exclude each other."""
+"""Up to this many classes, all combinations are tried. Few nodes have more that exclude each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,13 +211,13 @@ class SpreadViolation:
         by_domain = np.zeros(counts.size + 1, np.int64)
         source = int(domain_of[self.view.placement.position[pod]])
         if source != NO_ROW:
-            crowd, leaves = self._domain_sizes(counts), (int(counts[source]), not self.closed[source])
+            sizes, leaves = self._domain_sizes(counts), (int(counts[source]), not self.closed[source])
             skew, from_zero = self.spread_check.max_skew, self._from_zero
             for pods in np.unique(counts[self.eligible]).tolist():
-                by_domain[:-1][counts == pods] = moves_saved(crowd, skew, leaves, pods, from_zero=from_zero)
+                by_domain[:-1][counts == pods] = moves_saved(sizes, skew, leaves, pods, from_zero=from_zero)
             by_domain[:-1][self.closed] = 0
             by_domain[source] = 0
-            by_domain[NO_ROW] = moves_saved(crowd, skew, leaves, None, from_zero=from_zero)
+            by_domain[NO_ROW] = moves_saved(sizes, skew, leaves, None, from_zero=from_zero)
         return by_domain[domain_of]
 
     def pods(self) -> list[int]:
@@ -276,7 +276,7 @@ class AntiAffinityViolation:
     """The name of the domain."""
     domain: Flags
     """[node]: is in the domain."""
-    crowd: list[int]
+    initial_pods: list[int]
     """The pods that were in the domain when the violation was found."""
     conflicts: Set[tuple[int, int]]
     """Pairs of classes, the smaller first."""
@@ -297,7 +297,7 @@ class AntiAffinityViolation:
 
     def pods(self) -> list[int]:
         position = self.view.placement.position
-        return [pod for pod in self.crowd if self.domain[position[pod]]]
+        return [pod for pod in self.initial_pods if self.domain[position[pod]]]
 
     def rule_out(self, pods: Collection[int], nodes: Flags) -> bool:  # noqa: ARG002 - they may go anywhere
         before = len(self.kept)
