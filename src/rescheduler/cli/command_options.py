@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "cluster_and_config_options",
-    "cluster_connection_options",
     "cluster_options",
     "confirmed",
     "deployment_key",
@@ -100,11 +99,6 @@ def cluster_options(command: F) -> F:
 def cluster_and_config_options(command: F) -> F:
     """Add the options for a live or saved cluster, its configuration and the time, passed as `cluster`."""
     return _with_cluster_source(command, (*_CLUSTER_OPTIONS, *_EFFECTIVE_CONFIG_OPTIONS, _TIME_OPTION))
-
-
-def cluster_connection_options(command: F) -> F:
-    """Add the options for a live cluster, passed as `cluster`."""
-    return _with_cluster_source(command, _CLUSTER_OPTIONS[1:])
 
 
 def live_cluster_options(command: F) -> F:

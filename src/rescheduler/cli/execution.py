@@ -38,7 +38,6 @@ __all__ = [
     "report_other_executor",
     "requesting_user",
     "short_collections",
-    "sigterm_as_keyboard_interrupt",
     "stop_event_on_signals",
     "verbose_option",
 ]
@@ -279,13 +278,3 @@ def short_collections() -> Iterator[None]:
         yield
     finally:
         gc.callbacks.remove(on_collection)
-
-
-@contextlib.contextmanager
-def sigterm_as_keyboard_interrupt() -> Iterator[None]:
-    """Let SIGTERM raise KeyboardInterrupt, as Ctrl-C does, while no event loop runs."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

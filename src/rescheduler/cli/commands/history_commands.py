@@ -71,7 +71,7 @@ def history(
     cluster: ClusterSource,
     output: str,
 ) -> None:
-    """It also shows the balance before and after each plan, and for how long no pod was ready.
+    """The command also shows the balance before and after each plan, and how long no pod was ready.
 
     Finished PodMigrations are deleted after migrationTTL (24h). Before that, the daemon records them in the
     ConfigMap rescheduler-history, which keeps the last 2,000. Moves without a daemon are only known while

@@ -97,7 +97,7 @@ def fit(
 ) -> None:
     """The command creates and moves nothing.
 
-    It applies the rules of the scheduler, and the same protections and limits as MakeRoom.
+    It applies the rules of the scheduler and the same protections and limits as MakeRoom.
 
     Exit codes: 0 if all pods fit now, 3 if some fit after moves, 1 if a pod does not fit or the cluster or
     the file can't be read, 2 for invalid options or an invalid configuration.
@@ -303,7 +303,7 @@ def _with_requests(container: dict[str, Any]) -> dict[str, Any]:
 @cluster_and_config_options
 @text_output_option
 def explain(kind: str, name: str | None, namespace: str | None, cluster: ClusterSource, output: str) -> None:
-    """For a pod, it shows whether it can move, the reasons if not, and why each other node can't take it.
+    """For a pod, the output says whether it can move, why not, and why each other node can't take it.
 
     Name a pod as for kubectl, with -n NAMESPACE, or as NAMESPACE/NAME. `pod NAME` and `pod/NAME` are the
     same. A unique prefix of a name is enough. deploy/NAME means all pods of the Deployment.

@@ -179,7 +179,7 @@ def plan(  # noqa: PLR0913 - one per option
     diff: str | None,
     anonymize: bool,
 ) -> None:
-    """It reads the cluster of the current kubectl context, or a saved one with --from.
+    """The command reads the cluster of the current kubectl context, or a saved one with --from.
 
     Exit codes: 0 if there is nothing to do, 3 if there are moves or node changes, 1 if the cluster or the
     file can't be read, 2 for invalid options or an invalid configuration.
