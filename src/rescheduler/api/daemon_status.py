@@ -1,6 +1,6 @@
 """The contents of the ConfigMap `rescheduler-state`: the leader's status, and the user's pause.
 
-The leader writes `status`, the commands write `pause`. Readers ignore unknown fields, which newer versions
+The leader writes `status`, and commands write `pause`. Readers ignore unknown fields, which newer versions
 may write.
 """
 
@@ -38,7 +38,7 @@ __all__ = [
 
 STATE_CONFIG_MAP = "rescheduler-state"
 DRY_RUN_MOVES_KEY = "dryRunMoves"
-"""The key of the ConfigMap with what a dry run has counted, so that a restart counts nothing twice."""
+"""The key of the ConfigMap with the moves that a dry run has counted: a restart counts none twice."""
 
 _Time = Annotated[datetime, Meta(tz=True)]
 
@@ -53,15 +53,16 @@ class HaltReason(StrEnum):
 
     @property
     def blocks_manual_moves(self) -> bool:
-        """Return whether manual moves wait, too: the state of the cluster itself can't be trusted."""
+        """Return whether manual moves wait, too, because the state of the cluster itself can't be trusted."""
         return self not in {HaltReason.PAUSED, HaltReason.FAILURE_RATIO, HaltReason.NAMESPACE_FAILING}
 
     @property
     def stops_safe_evictions(self) -> bool:
-        """Return whether evictions by other clients pass: moves are not wanted, or would hardly succeed.
+        """Return whether evictions by other clients are not held for a move.
 
-        The other halts only protect from balancing on incomplete data. A move on eviction takes one pod off a
-        node that it has to leave anyway, and is checked live before anything is evicted.
+        During these halts, moves are not wanted or would rarely succeed. The other halts only prevent
+        balancing on incomplete data. A move on eviction takes one pod off a node that the pod has to leave
+        anyway, and is checked live before anything is evicted.
         """
         return self not in {HaltReason.NODES_NOT_READY, HaltReason.CACHES_STALE}
 
@@ -73,9 +74,9 @@ class Halt(msgspec.Struct, frozen=True, rename="camel"):
     since: _Time
     words: str
     ends: str
-    """How it ends."""
+    """The event that ends the halt."""
     namespace: str = ""
-    """The only namespace whose pods it holds back; empty if it holds back all."""
+    """The only namespace whose pods are not moved; empty if no pods are moved."""
 
 
 class Pause(msgspec.Struct, frozen=True, rename="camel"):
@@ -98,7 +99,7 @@ class LastCheck(msgspec.Struct, frozen=True, rename="camel"):
     usage_source: str = ""
     assumptions: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
-    """What held back moves (windows, moves per hour), and until when, in words."""
+    """The limits that delay moves (windows, moves per hour), and until when, in words."""
 
 
 class NodeLoad(msgspec.Struct, frozen=True, rename="camel"):
@@ -120,7 +121,7 @@ class ResourceBalance(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SpreadChange(msgspec.Struct, frozen=True, rename="camel"):
-    """Spread of one resource over nodes, in percentage points: before the moves of a plan, and after them."""
+    """Spread of one resource over nodes, in percentage points, before and after the moves of a plan."""
 
     resource: str
     before: float
@@ -133,7 +134,7 @@ class DryRunEvidence(msgspec.Struct, frozen=True, rename="camel"):
     since: _Time
     """Start of the dry run, at most a week ago."""
     moves: int = 0
-    """Pods that checks would have moved since then; planned again, check after check, they count once."""
+    """Pods that checks would have moved since then; a pod that several checks plan counts once."""
     spreads: tuple[SpreadChange, ...] = ()
     """Spreads before and after the moves, as the last check expects them."""
 
@@ -158,9 +159,9 @@ class SuspectNode(msgspec.Struct, frozen=True, rename="camel"):
 class NodeInMaintenance(msgspec.Struct, frozen=True, rename="camel"):
     node: str
     left: int
-    """Pods that are still to go."""
+    """Number of pods that must still leave the node, with those in `blocked`."""
     blocked: tuple[str, ...] = ()
-    """Pods that can't, and why, in words; of many the first."""
+    """Pods that can't leave, and why, in words; only the first if there are many."""
     message: str = ""
     terminating: int = 0
     """How many of `left` are terminating."""
@@ -169,7 +170,7 @@ class NodeInMaintenance(msgspec.Struct, frozen=True, rename="camel"):
 class DetectedAutoscaler(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     how: str
-    """How it was found, in words, or that it is configured."""
+    """The evidence for it in the cluster, in words, or that it is configured."""
 
 
 class DaemonStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -189,21 +190,20 @@ class DaemonStatus(msgspec.Struct, frozen=True, rename="camel"):
     suspects: tuple[SuspectNode, ...] = ()
     maintenance: tuple[NodeInMaintenance, ...] = ()
     autoscalers: tuple[DetectedAutoscaler, ...] = ()
-    """Components that remove nodes that are not needed."""
+    """Components that remove unneeded nodes."""
 
 
 class UnreadableState(ValueError):  # noqa: N818 - says what it is
-    """The ConfigMap has other content than expected."""
+    """The ConfigMap has unexpected content."""
 
 
 def decode_pause(data: Mapping[str, str]) -> Pause:
-    """Decode the pause; raise `UnreadableState`, because an unreadable pause must not count as "not
-    paused"."""
+    """Decode the pause; raise `UnreadableState` if it is unreadable, which must not count as "not paused"."""
     return _read(data, "pause", Pause) or Pause()
 
 
 def decode_status(data: Mapping[str, str]) -> DaemonStatus | None:
-    """Decode the status; None if no leader has written one yet. Raise `UnreadableState`."""
+    """Decode the status; return None if no leader has written one yet. Raise `UnreadableState`."""
     return _read(data, "status", DaemonStatus)
 
 

@@ -1,11 +1,11 @@
-"""The journal of finished migrations, in the ConfigMap `rescheduler-history`: it outlives the PodMigrations.
+"""The journal of finished migrations, in the ConfigMap `rescheduler-history`, which outlives PodMigrations.
 
 A PodMigration is deleted after `migrationTTL`. The leader records each one that finishes, with one key of the
 ConfigMap per day, so that a write changes a day and not the whole journal. The journal is bounded in entries
 and bytes: when it is full, namespaces share it, and the oldest entries of those with most entries go first.
 
-Every user who may write to the ConfigMap can add, change and remove entries. They are data for people, and
-for plans that the rules limit like every other plan. Lines that are no valid entry are ignored.
+Every user who may write to the ConfigMap can add, change and remove entries. Entries are read by people, and
+by `undo`, whose plan obeys the same rules as every other plan. Invalid lines are ignored.
 """
 
 from collections import Counter
@@ -38,18 +38,18 @@ MAX_JOURNAL_ENTRIES: Final = 2_000
 _MAX_BYTES: Final = 700_000
 """A ConfigMap holds a megabyte."""
 _MAX_LINES: Final = 2 * MAX_JOURNAL_ENTRIES
-"""Lines that are read of a ConfigMap that others have written to."""
+"""The most lines that are read from the ConfigMap, which other clients can fill."""
 _MAX_TEXT: Final = 200
-"""Length of a reason or of the name of a user: an entry is a summary."""
+"""Length of a reason or of a user name, because an entry is a summary."""
 _MAX_NAME: Final = 63 + 1 + 253
 """Length of `namespace/name`."""
 _MAX_SPREADS: Final = 16
 _MAX_SPREADS_TEXT: Final = 4_096
-"""Length of the annotation with spreads: anyone who may create a PodMigration can write a long one."""
+"""Length of the annotation with spreads, which every client that creates a PodMigration can set."""
 _FIRST_YEAR: Final = 2000
 _LAST_YEAR: Final = 9000
 _MAX_CLOCK_DIFFERENCE: Final = timedelta(days=1)
-"""Entries that are further in the future are invalid: otherwise they would stay forever as the newest."""
+"""Entries further in the future are invalid: otherwise they would stay the newest forever."""
 
 _Time = Annotated[datetime, Meta(tz=True)]
 _Name = Annotated[str, Meta(max_length=_MAX_NAME)]
@@ -76,15 +76,15 @@ class JournalEntry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     reason: _Text = ""
     failure: _Text = ""
     successor: _Name = ""
-    """Name of the pod that took its place."""
+    """Name of the pod that replaced it."""
     successor_uid: _Name = ""
     plan: _Text = ""
-    """Id of the plan that it was part of; empty if it was created otherwise."""
+    """Id of the plan that requested the move; empty if no plan did."""
     requested_by: _Text = ""
-    """The user of the command that requested it; empty if the daemon did. A hint, which every client may
-    write."""
+    """The user of the command that requested it; empty if the daemon did. It is a hint that every client can
+    set."""
     spreads: _Spreads = ()
-    """Spread of node loads before the plan, and as the plan expected it."""
+    """Spreads of node loads before the plan, and after it as expected by the plan."""
     ready_seconds_lost: Annotated[float, Meta(ge=0)] = 0.0
 
     @property
@@ -97,8 +97,8 @@ class JournalEntry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
 
 def journal_entry(migration: Migration) -> JournalEntry | None:
-    """Return the entry of a finished migration, or None if it is not finished, or says that it finished at an
-    impossible time: users who may change its status can write any."""
+    """Return the entry of a finished migration; None if it is not finished, or has an impossible finish time,
+    which users who may change the status can set."""
     spec, status = migration.spec, migration.status
     if not migration.is_finished or status.finished_at is None:
         return None
@@ -128,7 +128,7 @@ def journal_entry(migration: Migration) -> JournalEntry | None:
 
 
 def _decode_spreads(annotation: str) -> tuple[SpreadChange, ...]:
-    """Return what the annotation says; nothing if it was written by hand and is invalid or too long."""
+    """Return the spreads in the annotation; nothing if it is invalid or too long."""
     if len(annotation) > _MAX_SPREADS_TEXT:
         return ()
     try:
@@ -140,7 +140,7 @@ def _decode_spreads(annotation: str) -> tuple[SpreadChange, ...]:
 def ready_seconds_lost(migration: Migration) -> float:
     """Return the seconds from the handover until the successor was ready; 0 if it was ready before.
 
-    By our own clock on both sides: that of the API server may be another.
+    Both times are from our own clock, which may differ from the clock of the API server.
     """
     status = migration.status
     handed_over = status.condition(ConditionType.HANDED_OVER)
@@ -153,7 +153,7 @@ def ready_seconds_lost(migration: Migration) -> float:
 
 
 def merged_journal(*journals: Iterable[JournalEntry]) -> list[JournalEntry]:
-    """Return each migration once, the one that finished last first."""
+    """Return each migration once, newest first."""
     by_uid = {entry.uid: entry for journal in journals for entry in journal}
     return sorted(by_uid.values(), key=lambda entry: (entry.finished_at, entry.uid), reverse=True)
 
@@ -186,7 +186,7 @@ def encode_journal(entries: Iterable[JournalEntry]) -> dict[str, str]:
 
 
 def decode_journal(data: Mapping[str, str], now: datetime) -> list[JournalEntry]:
-    """Return all valid entries: a line that was damaged or edited must not hide the others."""
+    """Return all valid entries, newest first; a damaged or edited line must not hide the others."""
     latest = now + _MAX_CLOCK_DIFFERENCE
     found = []
     for line in islice(_newest_lines(data), _MAX_LINES):

@@ -1,4 +1,4 @@
-"""The custom resource `PodMigration`: one move of one pod, from request to end; and the traits of strategies.
+"""The custom resource `PodMigration`, which is one move of one pod, and the traits of strategies.
 
 The CustomResourceDefinition (`podmigration_crd`) is generated from these types, so the schema of the API
 server can't differ from what the code reads and writes.
@@ -56,7 +56,7 @@ FAILED_PODS: Final = "FailedPods"
 EVACUATION: Final = "Evacuation"
 """The strategy of moves off nodes that give a signal of `evacuateOn`."""
 EVICTION: Final = "Eviction"
-"""The strategy of a move that another client caused: it wanted to evict the pod."""
+"""The strategy of a move that another client caused by an eviction of the pod."""
 
 COPY_FAILING: Final = "CopyFailing"
 """The failure of a migration whose copy can't run."""
@@ -69,7 +69,8 @@ STRATEGY_ENTRY_POINTS: Final = "rescheduler.strategies"
 
 @dataclass(frozen=True, slots=True)
 class StrategyTraits:
-    """What must be known about a strategy; the defaults fit one that improves placement."""
+    """The properties of a strategy that the rest of rescheduler uses; the defaults fit one that improves
+    placement."""
 
     urgent: bool = False
     """Its pods must leave their node: some protections don't apply, and its moves start before others."""
@@ -82,13 +83,13 @@ class StrategyTraits:
     consolidates: bool = False
     """It decides which nodes are not needed, so it may fill one that an autoscaler would remove next."""
     balances: bool = False
-    """It acts on the load of nodes: a move for a preference must not give it anything to do."""
+    """It acts on the load of nodes: moves for a preference must not cause further moves by it."""
     requested: bool = False
-    """A user or client requested this very move: `minPodAge` and `podCooldown` don't apply."""
+    """A user or client requested this move: `minPodAge` and `podCooldown` don't apply."""
     on_eviction: bool = False
-    """Another client waits to evict the pod: the move has a deadline, and waits for room without failing."""
+    """Another client waits to evict the pod: the move has a deadline, and waiting for room is no failure."""
     evacuates: bool = False
-    """Its node goes away at a time of its own: if the migration has a deadline, it is given up then."""
+    """Its node is removed at a time that rescheduler can't change: a migration with a deadline fails then."""
 
 
 _DEFAULT: Final = StrategyTraits()
@@ -114,7 +115,7 @@ def traits_of(strategy: str) -> StrategyTraits:
 @cache
 def strategy_plugins() -> EntryPoints:
     """Return the strategies that installed packages add."""
-    # Once: this reads the metadata of every package, and takes longer than the plan of a small cluster.
+    # Cached: this reads the metadata of every package, and takes longer than the plan of a small cluster.
     return entry_points(group=STRATEGY_ENTRY_POINTS)
 
 
@@ -133,7 +134,7 @@ def _plugin_traits(strategy: str) -> StrategyTraits:
 
 
 class Handover(StrEnum):
-    """How a pod is moved. `Auto` is for settings: it chooses one of the others, which a move then names."""
+    """How a pod is moved. `Auto` is only for settings and requests: a move that has started names another."""
 
     AUTO = "Auto"
     ADOPT = "Adopt"
@@ -142,7 +143,7 @@ class Handover(StrEnum):
 
     @property
     def source_stays(self) -> bool:
-        """Return whether the pod exists twice for a while, so that its successor must fit beside it."""
+        """Return whether the pod and its successor run at the same time, so that both must fit."""
         return self in {Handover.ADOPT, Handover.COPY}
 
 
@@ -237,13 +238,13 @@ class MigrationSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     ] = 0
     deadline: Annotated[
         _Time | None,
-        Meta(description="When a move of strategy Eviction or Evacuation is given up, at the latest."),
+        Meta(description="When a move of strategy Eviction or Evacuation fails if it is not finished."),
     ] = None
     rooms: Annotated[
         tuple[RoomReference, ...],
         Meta(
             max_length=MAX_GROUP_SIZE,
-            description="Pending pods that it makes room for, with others; they are nominated meanwhile.",
+            description="Pending pods for which this move and others make room; they stay nominated.",
         ),
     ] = ()
     replicas: Annotated[
@@ -266,7 +267,7 @@ class MigrationCondition(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class MigrationStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The progress of the move. Together with the pods it is all that another process needs to continue."""
+    """The progress of the move. Another process can continue the move from this status and the pods alone."""
 
     observed_generation: Annotated[int, Meta(ge=0)] = 0
     phase: MigrationPhase = MigrationPhase.PENDING
@@ -290,7 +291,7 @@ class MigrationStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults
             description="Evict: UIDs of that controller's youngest pods before the eviction.",
         ),
     ] = ()
-    """None of them is the replacement, and no older one."""
+    """Neither these pods nor older ones are the replacement."""
     failure: Annotated[_Word, Meta(description="Machine-readable reason for the rollback.")] = ""
     failure_is_final: Annotated[
         bool, Meta(description="Whether the failure is permanent, so that there is no retry.")
@@ -304,7 +305,7 @@ class MigrationStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults
         None
     )
     finished_at: _Time | None = None
-    conditions: Annotated[tuple[MigrationCondition, ...], Meta(max_length=16)] = ()  # no more than etcd takes
+    conditions: Annotated[tuple[MigrationCondition, ...], Meta(max_length=16)] = ()  # must fit in etcd
     replicas: Annotated[int, Meta(ge=0, le=0)] = 0
 
     def condition(self, kind: ConditionType) -> MigrationCondition | None:
@@ -321,7 +322,7 @@ class Migration(msgspec.Struct, frozen=True):
     generation: int
     created: datetime
     deleted: datetime | None
-    """When its deletion was requested, which cancels it."""
+    """When its deletion was requested, which cancels the migration."""
     finalizers: tuple[str, ...]
     spec: MigrationSpec
     status: MigrationStatus
@@ -351,7 +352,7 @@ class Migration(msgspec.Struct, frozen=True):
 
 
 class UnreadableMigration(ValueError):  # noqa: N818 - says what the object is
-    """The object does not match the CustomResourceDefinition: it was created before or without it."""
+    """The object does not match the CustomResourceDefinition, because it was created before that."""
 
 
 def decode_migration(item: Mapping[str, Any]) -> Migration:
@@ -363,7 +364,7 @@ def decode_migration(item: Mapping[str, Any]) -> Migration:
         status = msgspec.convert(item.get("status") or {}, MigrationStatus)
     except msgspec.ValidationError as error:
         raise UnreadableMigration(f"PodMigration {key} is invalid: {error}") from error
-    said = metadata.get("annotations") or {}
+    annotations = metadata.get("annotations") or {}
     return Migration(
         key=key,
         namespace=metadata["namespace"],
@@ -376,9 +377,9 @@ def decode_migration(item: Mapping[str, Any]) -> Migration:
         finalizers=tuple(metadata.get("finalizers") or ()),
         spec=spec,
         status=status,
-        plan=said.get(PLAN_ANNOTATION, ""),
-        balance=said.get(BALANCE_ANNOTATION, ""),
-        requested_by=said.get(REQUESTED_BY_ANNOTATION, ""),
+        plan=annotations.get(PLAN_ANNOTATION, ""),
+        balance=annotations.get(BALANCE_ANNOTATION, ""),
+        requested_by=annotations.get(REQUESTED_BY_ANNOTATION, ""),
     )
 
 
@@ -388,7 +389,7 @@ _HASH_LENGTH: Final = 8
 
 
 def label_value(text: str) -> str:
-    """Return the text if it is a valid label value, else its valid characters, shortened, and its hash."""
+    """Return the text if it is a valid label value, else a shortened, valid form of it with a hash."""
     if not text or (len(text) <= _MAX_LABEL_VALUE_LENGTH and _VALID_VALUE.fullmatch(text)):
         return text
     kept = re.sub(r"[^A-Za-z0-9._-]", "-", text).strip("._-")[: _MAX_LABEL_VALUE_LENGTH - _HASH_LENGTH - 1]

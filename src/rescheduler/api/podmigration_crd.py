@@ -30,7 +30,7 @@ _STRUCTURAL_KEYWORDS: Final = frozenset(
         "type",
     }
 )
-"""The keywords of JSON Schema that structural schemas know and our types use."""
+"""The keywords of JSON Schema that structural schemas allow and our types use."""
 
 _SPEC_IS_IMMUTABLE: Final = {
     "rule": "self == oldSelf",
@@ -59,12 +59,12 @@ def podmigration_crd() -> dict[str, Any]:
     spec = _structural_schema(MigrationSpec)
     spec["x-kubernetes-validations"] = [_SPEC_IS_IMMUTABLE, _TARGET_IS_ANOTHER_NODE]
     status = _structural_schema(MigrationStatus)
-    # As other kinds have it: two writers of different conditions don't overwrite each other.
+    # A map, as in other kinds: two writers of different conditions don't overwrite each other.
     status["properties"]["conditions"] |= {
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["type"],
     }
-    # Shown from the first moment, at the cost of no write; and when it is Pending again after a postponement.
+    # With these defaults, the phase is shown at once without a write, and again after a postponement.
     status["default"] = {}
     status["properties"]["phase"]["default"] = MigrationPhase.PENDING.value
     return {
@@ -104,8 +104,8 @@ def podmigration_crd() -> dict[str, Any]:
                             },
                         }
                     },
-                    # Budgets with maxUnavailable or a percentage ask a pod's controller how many pods it
-                    # wants. A copy's is its migration, which wants none: the workload's own count stands.
+                    # Budgets with maxUnavailable or a percentage add up the replicas of the controllers of
+                    # their pods. The controller of a copy is its migration, which must add none.
                     "subresources": {
                         "status": {},
                         "scale": {
@@ -124,10 +124,10 @@ def podmigration_crd() -> dict[str, Any]:
 
 
 def missing_crd_parts(installed: dict[str, Any]) -> list[str]:
-    """Return what an installed PodMigration CRD lacks and this version of rescheduler needs, by path.
+    """Return the paths, such as `spec.rooms`, that this version needs and the installed CRD lacks.
 
-    Such as `spec.rooms`: the API server drops a field that the CRD does not have, without an error. A newer
-    CRD lacks nothing: within one API version it only gains fields.
+    The API server drops a field that the CRD does not have, without an error. A newer CRD lacks nothing,
+    because within one API version a CRD only gains fields.
     """
     found = next((each for each in _versions(installed) if each.get("name") == VERSION), None)
     if found is None or not found.get("served"):
@@ -178,7 +178,7 @@ def _inlined_schema(schema: dict[str, Any], named: dict[str, Any]) -> dict[str, 
     plain = {key: value for key, value in schema.items() if key in _STRUCTURAL_KEYWORDS}
     if "enum" in plain:
         plain["type"] = "string"
-    # Only what budgets read has to be there; other defaults are the code's business, not the server's.
+    # Budgets read `replicas`, so the server must set its default, 0. The code applies all other defaults.
     if "default" in plain and plain["default"] != 0:
         del plain["default"]
     if "properties" in plain:

@@ -1,6 +1,6 @@
 """The names that rescheduler shares with users, other programs and its own other processes.
 
-These are its API beside the fields of PodMigration: labels, annotations, conditions, a finalizer and a
+These are its API besides the fields of PodMigration: labels, annotations, conditions, a finalizer and a
 scheduling gate. Changing a value breaks running migrations and manifests, so each is defined once, here.
 """
 
@@ -77,7 +77,7 @@ ANNOTATION_PREFIXES: Final = (f"{_LEGACY_GROUP}/", f"{GROUP}/")
 # -- PodMigrations
 
 FINALIZER: Final = f"{GROUP}/unfinished"
-"""Keeps a deleted migration until its changes are undone: deleting a migration cancels it."""
+"""Keeps a deleted migration until its changes are undone, because deleting a migration cancels it."""
 
 NEXT_HOP_ANNOTATION: Final = f"{GROUP}/goes-on-to"
 """On a migration to an intermediate node: the node that the pod is moved to next."""
@@ -89,7 +89,7 @@ PLAN_ANNOTATION: Final = f"{GROUP}/plan"
 """On a PodMigration: the id of the plan that requested it."""
 
 BALANCE_ANNOTATION: Final = f"{GROUP}/balance"
-"""On a PodMigration: spreads of node loads before the plan and as it expected them, as JSON."""
+"""On a PodMigration: spreads of node loads before the plan and after it as expected, as JSON."""
 
 REQUESTED_BY_ANNOTATION: Final = f"{GROUP}/requested-by"
 """On a PodMigration: the user of the command that requested it. On a node: the user who drains it."""
@@ -100,7 +100,7 @@ INCLUDES_SYSTEM_ANNOTATION: Final = f"{GROUP}/includes-system"
 # -- pods that are moved, and their copies and replacements
 
 MIGRATION_ID_LABEL: Final = f"{_LEGACY_GROUP}/migration-id"
-"""The lock on a source pod, as long as it names an unfinished migration of that pod."""
+"""On a source pod: the name of its migration, which locks the pod as long as the migration is unfinished."""
 MIGRATION_STATUS_LABEL: Final = f"{_LEGACY_GROUP}/migration-status"
 MIGRATED_FROM_LABEL: Final = f"{_LEGACY_GROUP}/migrated-from"
 MIGRATION_REASON_LABEL: Final = f"{_LEGACY_GROUP}/migration-reason"
@@ -116,7 +116,7 @@ MIGRATION_TIME_ANNOTATION: Final = f"{_LEGACY_GROUP}/migration-time"
 ORIGINAL_POD_ANNOTATION: Final = f"{_LEGACY_GROUP}/original-pod"
 """On a copy: the UID of the pod that it replaces."""
 ORIGINAL_POD_NAME_ANNOTATION: Final = f"{_LEGACY_GROUP}/original-pod-name"
-"""On a copy: the name of the first pod in its line of copies."""
+"""On a copy: the name of the first pod in its chain of copies."""
 
 STEERED_BY_ANNOTATION: Final = f"{GROUP}/migration"
 """On a steered replacement: the migration that evicted its predecessor."""
@@ -138,7 +138,7 @@ SCHEDULING_GATE: Final = f"{GROUP}/nominate"
 """Holds a copy until its target node is nominated."""
 
 PROBE_LABEL: Final = f"{GROUP}/webhook-probe"
-"""On a pod that is created as a dry run: the name of the webhook that proves itself by denying it."""
+"""On a pod that is created as a dry run: the name of the webhook that must deny it."""
 
 # -- workloads and pods, set by users
 
@@ -146,7 +146,7 @@ RESCHEDULING_LABEL: Final = f"{_LEGACY_GROUP}/rescheduling"
 """`disabled` excludes a pod."""
 
 SHUTDOWN_DELAY_ANNOTATION: Final = f"{GROUP}/shutdown-delay"
-"""On a pod, a workload or a namespace: for how long new pods keep serving before they get SIGTERM."""
+"""On a pod, a workload or a namespace: how long new pods keep serving before they get SIGTERM."""
 PRIVILEGED_COPIES_LABEL: Final = f"{GROUP}/privileged-copies"
 """On a namespace, `true`: copies there may access their host, or use powerful service accounts."""
 
@@ -181,13 +181,12 @@ annotation has no meaning and is removed.
 """
 
 EMPTY_CONDITION: Final = f"{GROUP}/Empty"
-"""Condition of a node in maintenance: whether all pods that must be moved are gone, and if not, why."""
+"""Condition of a node in maintenance: whether all pods that must leave are gone, and if not, why."""
 
 DRAIN_CONDITIONS: Final = ("DrainInProgress", "Drained")
-"""Well-known conditions of nodes (KEP-5683) that rescheduler sets on the nodes it empties, where the server
-knows them."""
+"""Well-known conditions (KEP-5683) that rescheduler sets on nodes it empties, if the server knows them."""
 DRAIN_REASON: Final = "Rescheduler"
-"""The reason of those that rescheduler set; it leaves those of others alone."""
+"""The reason of the conditions that rescheduler sets; it doesn't change those of other clients."""
 
 EVICTION_RESPONDER: Final = f"{GROUP}/responder"
 """Pods with this name among `spec.evictionResponders` are moved when an Eviction object asks for it."""
@@ -199,7 +198,7 @@ GUARD_WEBHOOK: Final = "surplus.rescheduler.dev"
 EVICTION_WEBHOOK: Final = "evictions.rescheduler.dev"
 
 PROBE_ANSWERED: Final = "WebhookProbeAnswered"
-"""The reason with which a webhook denies a probe: no other component gives it."""
+"""The reason with which a webhook denies a probe; no other component uses it."""
 
 # -- installations
 #
@@ -233,6 +232,3 @@ def cluster_scoped_name(name: str, namespace: str) -> str:
     `rescheduler` in namespace `webhook-a` have different names.
     """
     return f"{name}.{namespace}"
-
-
-# -- label values

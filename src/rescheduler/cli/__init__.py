@@ -15,7 +15,7 @@ class _Command(NamedTuple):
     target: str
     """`module:name`"""
     summary: str
-    """First sentence of the help, kept here so that the list of commands does not import them all."""
+    """First sentence of the help, kept here so that listing the commands does not import them all."""
 
 
 COMMANDS = {
@@ -140,7 +140,7 @@ class _Commands(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; break what is wrong with its options between words, as all other errors."""
+        """Run the command; wrap messages about wrong options between words, as all other errors."""
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
@@ -160,7 +160,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command, or suggest the one that was probably meant."""
+        """Return the command, or fail and suggest commands with similar names."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and self.get_command(ctx, name) is None:
             near = difflib.get_close_matches(name, self.list_commands(ctx), n=2)

@@ -1,4 +1,4 @@
-"""The cluster that a command works with: its configuration, how it is read, how errors end the command.
+"""The cluster that a command reads, its configuration, and how errors end the command.
 
 Slow imports are inside the functions, because `--help` imports this module too.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rescheduler.cli.terminal import echo_lines, terminal_of, wrapped
 
@@ -40,8 +40,6 @@ __all__ = [
 
 EXIT_ERROR, EXIT_USAGE_ERROR = 1, 2
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterSource:
@@ -60,7 +58,7 @@ class ClusterSource:
     def configuration(self) -> "Configuration":
         """Return the configuration of the file, or the defaults; exit if it is invalid."""
         if self.config is None:
-            from rescheduler.config.policy import Configuration  # noqa: PLC0415 - without what reads files
+            from rescheduler.config.policy import Configuration  # noqa: PLC0415 - not the loader
 
             return Configuration()
         from rescheduler.config.config_loader import load_file  # noqa: PLC0415
@@ -68,9 +66,9 @@ class ClusterSource:
         return _loaded(lambda strategies: load_file(Path(self.config or ""), strategies), self.config)
 
     def effective_configuration(self) -> "Configuration":
-        """Return the configuration that the installed daemon uses, unless the user says otherwise.
+        """Return the configuration of the installed daemon, unless the user chose another; print which.
 
-        A plan that the daemon would not make is misleading. Prints which configuration is used.
+        A plan with settings that the daemon does not use would be misleading.
         """
         if self.config is not None:
             print_words(f"Using the configuration in {self.config}.")
@@ -80,7 +78,7 @@ class ClusterSource:
         return self._configuration_of(*found)
 
     def _configuration_of(self, found: "InstalledConfiguration | None", why_not: str) -> "Configuration":
-        """Return the configuration of the installed daemon, or the defaults, and print which."""
+        """Return the configuration of the installed daemon, or the defaults, and print which is used."""
         if found is None:
             print_words(f"Using the default configuration: {why_not}.")
             return self.configuration()
@@ -95,7 +93,7 @@ class ClusterSource:
         election = loaded.leader_election
         return replace(
             loaded,
-            # The path of a kubeconfig is one of the daemon's container.
+            # A path of a kubeconfig is valid only in the daemon's container.
             client_connection=replace(loaded.client_connection, kubeconfig=None),
             leader_election=replace(
                 election, resource_namespace=election.resource_namespace or found.namespace
@@ -108,10 +106,10 @@ class ClusterSource:
         *,
         meanwhile: Sequence[str] = (),
     ) -> "tuple[Configuration, Snapshot, WebhookProbeResult]":
-        """Return what `configure` makes of the effective configuration, and what `read_snapshot` returns.
+        """Return the effective configuration, changed by `configure`, and the results of `read_snapshot`.
 
-        Pods are requested before anything else, because the server needs longest for them: the configuration
-        is looked up, and modules are imported, while it answers.
+        Pods are requested first, because the server needs longest for them. While it answers, the
+        configuration is looked up and modules are imported.
         """
         if self.saved is not None or self.config is not None or self.defaults:
             configuration = configure(self.effective_configuration())
@@ -140,7 +138,7 @@ class ClusterSource:
         meanwhile: Sequence[str] = (),
         more_pods: "Sequence[PodRecord]" = (),
     ) -> "tuple[Snapshot, WebhookProbeResult]":
-        """Return a snapshot of the cluster and the result of the webhook probe; exit if it can't be read.
+        """Return a snapshot of the cluster and the result of the webhook probe; exit if reading fails.
 
         `meanwhile` names modules to import while the server answers; `more_pods` are added to the cluster.
         """
@@ -173,7 +171,7 @@ class ClusterSource:
         return snapshot_of(reading, configuration.policy), webhook
 
     def anonymized(self, configuration: "Configuration") -> "ClusterSource":
-        """Return the same cluster without its names, as a saved one; exit if it can't be read."""
+        """Return the same cluster, saved and without its names; exit if it can't be read."""
         from rescheduler.cluster.sources.cluster_export import (  # noqa: PLC0415
             encode_export,
             export_of_file,
@@ -183,11 +181,11 @@ class ClusterSource:
         policy = configuration.policy
         if self.saved is not None:
             raw, source = read_input_file(self.saved)
-            saved_reading(raw, source, policy)  # which exits if the file is invalid
+            saved_reading(raw, source, policy)  # exits if the file is invalid
             export = export_of_file(raw, source=source)
         else:
             export = self.with_client(configuration, lambda client: export_of_live(client, policy))
-        # The plan names these metrics, and without their names it could not find their values.
+        # These names are kept, because the plan finds the values of metrics by name.
         metrics = [each.name for each in policy.custom_metrics]
         content = encode_export(export.without_names(metrics), "anonymized.json")
         return replace(self, saved="anonymized", content=content)
@@ -202,7 +200,7 @@ class ClusterSource:
             return cluster_config.load_cluster_access(self.kubeconfig, self.context).namespace
 
     def address(self) -> str:
-        """Return which live cluster this is: the server, and where its address is from."""
+        """Return the address of the live cluster's API server, and the source of the address."""
         from rescheduler.kube.access import cluster_config  # noqa: PLC0415
 
         with _exit_on_cluster_error():
@@ -230,7 +228,7 @@ class ClusterSource:
                 except Unreachable as error:
                     if error.may_have_happened:
                         raise
-                    # Which of many requests came first says nothing about a server that doesn't answer.
+                    # Don't name the request: which of many failed first is chance if the server is down.
                     why = error.why.removeprefix(f"{access.server}: ")
                     advice = f"can't reach the API server {access.server}: {why}. {error.advice()}"
                     exit_with_error(f"{advice} The address is from {access.source}.", EXIT_ERROR)
@@ -244,7 +242,7 @@ _READING_MODULES = (
     "rescheduler.cluster.sources.usage_sources",
     "rescheduler.cluster.sources.live_source",
 )
-"""Modules that reading a cluster needs once the first request is sent."""
+"""Modules that are needed to read a cluster after the first request is sent."""
 
 
 def _import(modules: Sequence[str]) -> None:
@@ -253,7 +251,7 @@ def _import(modules: Sequence[str]) -> None:
 
 
 async def _installed_configuration(client: "Client") -> "tuple[InstalledConfiguration | None, str]":
-    """Return the daemon's configuration, or None and the reason."""
+    """Return the daemon's configuration, or None and why there is none."""
     from rescheduler.config.policy import LeaderElection  # noqa: PLC0415
     from rescheduler.install.cluster_installation import (  # noqa: PLC0415
         AmbiguousInstallation,
@@ -325,7 +323,7 @@ def read_input_file(file: str) -> tuple[bytes, str]:
 
 
 def saved_reading(raw: bytes, source: str, policy: "Policy") -> "ClusterReading":
-    """Return the cluster that was saved in a file with this content; exit if it can't be read."""
+    """Return the saved cluster in the content of a file; exit if it can't be read."""
     from kubevalues.saved_cluster import UnreadableCluster  # noqa: PLC0415
     from rescheduler.cluster.sources.saved_source import read_saved, saved_usage  # noqa: PLC0415
 
@@ -339,7 +337,7 @@ def saved_reading(raw: bytes, source: str, policy: "Policy") -> "ClusterReading"
 
 @contextlib.contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Disable garbage collection: reading creates very many objects, and all of them stay.
+    """Disable garbage collection: reading creates very many objects and releases none of them.
 
     Freezing them afterwards saves some tenths of a second when the program exits.
     """
@@ -372,7 +370,7 @@ def print_note(message: str) -> None:
 
 
 def print_words(text: str, *, err: bool = True) -> None:
-    """Print lines, broken between words: a terminal would break them within a name."""
+    """Print lines, wrapped between words, because a terminal would break them within a name."""
     terminal = terminal_of(sys.stderr if err else sys.stdout)
     for line in text.split("\n"):
         indent = line[: len(line) - len(line.lstrip())]

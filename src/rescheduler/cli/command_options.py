@@ -1,4 +1,4 @@
-"""The options and arguments that commands share, named and parsed as kubectl does.
+"""The options and arguments that commands share, named and parsed as in kubectl.
 
 Slow imports are inside the functions, because `--help` imports this module too.
 """
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "cluster_and_config_options",
-    "cluster_connection_options",
     "cluster_options",
     "confirmed",
     "deployment_key",
@@ -57,7 +56,7 @@ def _parse_time(_ctx: click.Context, _option: click.Parameter, value: str | None
         found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         found = datetime.min.replace(tzinfo=UTC)
-    if not MINYEAR < found.year < MAXYEAR:  # in some time zone, the first and the last year overflow
+    if not MINYEAR < found.year < MAXYEAR:  # the first and the last year overflow in some time zones
         raise click.BadParameter(f'"{value}" is not a time such as 2026-03-02T12:00:00Z')
     return found
 
@@ -98,13 +97,8 @@ def cluster_options(command: F) -> F:
 
 
 def cluster_and_config_options(command: F) -> F:
-    """Add the options for a live or saved cluster and the configuration, passed as `cluster`."""
+    """Add the options for a live or saved cluster, its configuration and the time, passed as `cluster`."""
     return _with_cluster_source(command, (*_CLUSTER_OPTIONS, *_EFFECTIVE_CONFIG_OPTIONS, _TIME_OPTION))
-
-
-def cluster_connection_options(command: F) -> F:
-    """Add the options for a live cluster, passed as `cluster`."""
-    return _with_cluster_source(command, _CLUSTER_OPTIONS[1:])
 
 
 def live_cluster_options(command: F) -> F:
@@ -118,7 +112,7 @@ def effective_config_options(command: F) -> F:
 
 
 def saved_cluster_options(command: F) -> F:
-    """Add the options for a saved cluster and the configuration, passed as `cluster`."""
+    """Add the options for a saved cluster, the configuration and the time, passed as `cluster`."""
     required = click.option(
         "--from",
         "saved",
@@ -167,7 +161,7 @@ _DEPLOYMENT_PREFIXES = ("deploy/", "deployment/", "deployments/", "deployment.ap
 def object_key(name: str, namespace: str | None, cluster: ClusterSource) -> str:
     """Return `namespace/name` for an object that is named as for kubectl, or as NAMESPACE/NAME.
 
-    `pod/NAME` is a pod: a namespace with that name can be written as -n pod NAME.
+    `pod/NAME` names a pod. For a pod in a namespace called `pod`, users write `-n pod NAME`.
     """
     for prefix in (*_POD_PREFIXES, "podmigration.rescheduler.dev/", "pmig/"):
         name = name.removeprefix(prefix)
@@ -210,7 +204,7 @@ _KINDS = {
 
 
 def pods_of_deployment(key: str, snapshot: "Snapshot") -> list[str]:
-    """Return the keys of its pods; exit if there are none."""
+    """Return the keys of the Deployment's pods; exit if there are none."""
     namespace, _, name = key.partition("/")
 
     def belongs(pod: "PodRecord") -> bool:
@@ -237,9 +231,10 @@ def label_selector(text: str) -> "Selector":
 
 
 def existing_key(key: str, known: Collection[str]) -> str:
-    """Return the key, or that of the only object whose name starts like it; exit if there is none.
+    """Return the key, or the full key of the only object whose key starts with it.
 
-    `known` are the keys of all objects of the kind.
+    `known` are the keys of all objects of the kind. A key that starts none or several of them is returned
+    unchanged.
     """
     if key in known:
         return key
@@ -251,11 +246,11 @@ def existing_key(key: str, known: Collection[str]) -> str:
 
 
 def near_names(key: str, known: Collection[str]) -> str:
-    """Return `; did you mean …?` for a key that is not known, or nothing."""
+    """Return `; did you mean …?` for an unknown key, or an empty string if no known key is similar."""
     import difflib  # noqa: PLC0415
 
     slash, name = key.rpartition("/")[1:]
-    # What is typed is often only the beginning of a name.
+    # Users often type only the beginning of a name.
     beginnings = sorted({each[: len(key)] for each in known})
     mistyped = difflib.get_close_matches(key, beginnings, n=1, cutoff=0.7)
     found = (

@@ -1,7 +1,7 @@
-"""How commands execute moves: acquire the Lease, or leave the moves to its holder, and follow them.
+"""Execution of moves by commands: acquire the Lease, or leave the moves to its holder, and show the progress.
 
-The first Ctrl-C starts no more moves and waits for the running ones; the second exits immediately. Nothing is
-lost then: the next process that holds the Lease continues the moves or rolls them back.
+After the first Ctrl-C, no more moves start and the command waits for the running ones; the second exits
+immediately. Nothing is lost: the next process that holds the Lease continues the moves or rolls them back.
 """
 
 import asyncio
@@ -38,7 +38,6 @@ __all__ = [
     "report_other_executor",
     "requesting_user",
     "short_collections",
-    "sigterm_as_keyboard_interrupt",
     "stop_event_on_signals",
     "verbose_option",
 ]
@@ -51,7 +50,7 @@ CONTINUE_HINT = (
 )
 
 _REPEATED_SIGNAL_S = 0.5
-"""A signal that is sent to a process and to its group arrives twice and counts once."""
+"""Time in which a second signal is ignored: one sent to a process and to its group arrives twice."""
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,7 +58,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """Runs functions against a cluster; each method exits with a message if the cluster refuses."""
+    """Runs functions against a cluster, and exits with a message if an error of the cluster ends them."""
 
     cluster: ClusterSource
     configuration: "Configuration"
@@ -67,8 +66,7 @@ class Execution:
     """Install the PodMigration CRD if it is missing."""
 
     def prepare(self) -> None:
-        """Make sure that the cluster has the PodMigration CRD; exit if it doesn't."""
-
+        """Install the PodMigration CRD if that is requested; exit if the cluster doesn't have it."""
         self.ask(self.require_crd)
 
     async def require_crd(self, client: "Client") -> None:
@@ -84,7 +82,7 @@ class Execution:
     def run(self, use: Callable[["Rescheduler"], Awaitable[T]], *, namespace: str = "") -> T:
         """Await `use` with a `Rescheduler` that watches the cluster, and return the result.
 
-        `namespace` is the one of the Lease; by default it is looked up in the cluster.
+        `namespace` is the namespace of the Lease; by default, it is looked up in the cluster.
         """
 
         async def used(client: "Client") -> T:
@@ -99,7 +97,7 @@ class Execution:
     async def watching(
         self, client: "Client", *, namespace: str = "", only: bool = False
     ) -> AsyncIterator["Rescheduler"]:
-        """Yield a `Rescheduler` that has read the cluster, and watch it meanwhile.
+        """Yield a `Rescheduler` that has read the cluster, and watch the cluster while the body runs.
 
         With `only`, nothing is executed, and the cluster needs no PodMigration CRD.
         """
@@ -108,7 +106,7 @@ class Execution:
         from rescheduler.steering.webhook.webhook_presence import WebhookPresence  # noqa: PLC0415
 
         at = await lease_key(client, self.configuration, namespace or own_namespace(client))
-        # dryRun is for the daemon: you run this command in order to move pods.
+        # dryRun is for the daemon: this command is run in order to move pods.
         runtime = RuntimeStateHolder(RuntimeState(replace(self.configuration.policy, dry_run=False)))
         webhook = WebhookPresence(client, runtime)
         rescheduler = Rescheduler(client, self.configuration, lease_at=at, runtime=runtime, webhook=webhook)
@@ -144,7 +142,7 @@ def execution_options(command: F) -> F:
 
 
 def current_user() -> str:
-    """Return who runs this command, as a hint for others: `USER@HOST`."""
+    """Return `USER@HOST` of the process that runs this command, as a hint for other users."""
     try:
         return f"{getpass.getuser()}@{socket.gethostname()}"
     except (KeyError, OSError):  # many containers have no entry for the user
@@ -152,9 +150,9 @@ def current_user() -> str:
 
 
 async def requesting_user(client: "Client") -> str:
-    """Return who requests the moves of this command: the user that the API server knows, and `USER@HOST`.
+    """Return the user who requests the moves of this command, as the API server knows them, and `USER@HOST`.
 
-    Many people share a name like `kubernetes-admin`, and `USER@HOST` is not verified: together they say most.
+    Both are needed: many people share a name like `kubernetes-admin`, and `USER@HOST` is not verified.
     """
     from rescheduler.web.web_authorization import review_own_name  # noqa: PLC0415
 
@@ -163,7 +161,7 @@ async def requesting_user(client: "Client") -> str:
 
 
 async def report_other_executor(rescheduler: "Rescheduler", *, is_manual: bool) -> None:
-    """Print a note if another process makes the moves, and one for each of its halts that blocks them."""
+    """Print a note if another process makes the moves, and a note for each of its halts that blocks them."""
     from rescheduler.api.daemon_status import UnreadableState  # noqa: PLC0415
     from rescheduler.daemon.own_objects import read_state  # noqa: PLC0415
     from rescheduler.kube import errors  # noqa: PLC0415
@@ -179,7 +177,7 @@ async def report_other_executor(rescheduler: "Rescheduler", *, is_manual: bool) 
     for halt in status.halts if status is not None else ():
         if halt.reason.blocks_manual_moves or not is_manual:
             where = f" in namespace {halt.namespace}" if halt.namespace else ""
-            print_note(f"it starts no moves{where} now: {halt.words}. Ends: {halt.ends}.")
+            print_note(f"{lease.holder} starts no moves{where} now: {halt.words}. Ends: {halt.ends}.")
 
 
 async def execute_plan(
@@ -191,8 +189,8 @@ async def execute_plan(
 ) -> "PlanExecution":
     """Execute the plan until all moves are finished or Ctrl-C was pressed twice.
 
-    `migrations` are the keys of its migrations, if all of them exist already. `requested_by` is the user, if
-    it is known already.
+    `migrations` are the keys of its migrations if all of them exist already. `requested_by` is the user if it
+    is known already.
     """
     from rescheduler.api.podmigration import MANUAL  # noqa: PLC0415
     from rescheduler.api.well_known_names import REQUESTED_BY_ANNOTATION  # noqa: PLC0415
@@ -261,10 +259,10 @@ _LONG_COLLECTION_S = 0.01
 
 @contextlib.contextmanager
 def short_collections() -> Iterator[None]:
-    """Exempt what survives a long garbage collection from all later ones.
+    """Exempt objects that survive a long garbage collection from all later ones.
 
-    A collection stops the event loop. With 150,000 pods in caches it takes 50 ms each time and frees nothing:
-    records refer to no object that refers to them.
+    A collection stops the event loop. With 150,000 pods in caches, it takes 50 ms and frees nothing, because
+    records have no reference cycles.
     """
     began_s = time.perf_counter()
 
@@ -280,13 +278,3 @@ def short_collections() -> Iterator[None]:
         yield
     finally:
         gc.callbacks.remove(on_collection)
-
-
-@contextlib.contextmanager
-def sigterm_as_keyboard_interrupt() -> Iterator[None]:
-    """Let SIGTERM raise KeyboardInterrupt, as Ctrl-C does, while no event loop runs."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

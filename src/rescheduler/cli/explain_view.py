@@ -32,7 +32,7 @@ _BAR = 10
 
 
 def _recovery_lines(explained: RecoveryExplanation, terminal: Terminal) -> Iterator[str]:
-    """Yield whether a pod fails, the attempts so far and the next step; without its rejections."""
+    """Yield whether a pod fails, the attempts so far and the next step, but not its rejections."""
     yield ""
     if explained.failure:
         yield f"{terminal.bold('Is it failing?')}  {terminal.styled('yes', {'fg': 'red'})}"
@@ -104,7 +104,7 @@ def explanation_lines(
 def pod_explanation_blocks(
     explanations: Sequence[PodExplanation], assumptions: Sequence[str], terminal: Terminal
 ) -> Iterator[list[str]]:
-    """Yield the lines per answer: the pods of a Deployment mostly have the same, but for their own nodes."""
+    """Yield the lines of each explanation; pods whose explanations differ only in their node share one."""
 
     def answer(explained: PodExplanation) -> Iterator[str]:
         yield from _pod_lines(explained, terminal)

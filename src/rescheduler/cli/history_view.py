@@ -15,14 +15,14 @@ __all__ = ["history_lines", "plan_diff_document", "plan_diff_lines"]
 
 _HEADS: Final = ("FINISHED", "MIGRATION", "FROM", "TO", "RESULT", "LOST", "STRATEGY", "REASON")
 _BRIEF: Final = (1, 0, 4, 5)
-"""The columns on a narrow terminal: the others are below each row."""
+"""The columns on a narrow terminal; the others are below each row."""
 _MIN_REASON: Final = 30
 
 
 def history_lines(
     entries: Sequence[JournalEntry], terminal: Terminal, *, is_wide: bool = False
 ) -> Iterator[str]:
-    """Yield the moves, newest first, grouped by the plan that requested them; wide: a line each."""
+    """Yield the moves, newest first, grouped by plan; with `is_wide`, each move has one line."""
     if not entries:
         yield "No moves found."
         return
@@ -95,7 +95,7 @@ def _details(entry: JournalEntry, terminal: Terminal) -> tuple[str, str]:
 
 
 def _reason(entry: JournalEntry) -> str:
-    """Return the reason without the user, whom the heading names."""
+    """Return the reason without the user, who is named in the heading."""
     by = f", requested by {entry.requested_by}" if entry.requested_by else ""
     return entry.reason.replace(by, "") if by else entry.reason
 
@@ -104,7 +104,7 @@ def _reason(entry: JournalEntry) -> str:
 
 
 def _changes(old: Plan, new: Plan) -> list[tuple[str, Move, Move | None]]:
-    """Return `+`, `-` or `~`, the move, and for a changed one how it was."""
+    """Return `+`, `-` or `~` and the move, and for `~` also the old move."""
     before = {move.uid: move for move in old.moves if not move.hop}
     after = {move.uid: move for move in new.moves if not move.hop}
     found: list[tuple[str, Move, Move | None]] = []
@@ -118,7 +118,7 @@ def _changes(old: Plan, new: Plan) -> list[tuple[str, Move, Move | None]]:
 
 
 def plan_diff_lines(old: Plan, new: Plan, terminal: Terminal) -> Iterator[str]:
-    """Yield what differs between an older plan and a new one."""
+    """Yield the differences between an older plan and a new one."""
     changes = _changes(old, new)
     same = len({move.uid for move in new.moves}) - sum(sign != "-" for sign, _, _ in changes)
     counts = {sign: sum(each[0] == sign for each in changes) for sign in "+~-"}

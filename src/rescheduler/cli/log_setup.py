@@ -1,11 +1,11 @@
 """The log: text on a terminal, one JSON object per line elsewhere.
 
-    12:00:31 INFO  CheckDone    2 moves planned  check=1 moves=2
+    12:00:31 INFO  CheckDone: 2 moves planned  check=1 moves=2
     {"time": "2026-03-02T12:00:31.104Z", "level": "info", "event": "CheckDone", "message": "2 moves planned",
      "check": 1, "moves": 2}
 
-Every line has an `event`, the name of its kind; without one, it is named after the module and the constant
-part of its message. The number of lines per kind is limited, so that no input can fill a disk with log lines.
+Every line has an `event`, the name of its kind. If the code gives none, the event is made of the module and
+the constant part of the message. The lines per kind are limited, so that no input can fill a disk.
 """
 
 import json

@@ -1,11 +1,10 @@
-"""Migrations as text: a list, one in detail, and single changes."""
+"""Migrations as text: a list, the details of one, and single changes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from kubevalues.duration import short_duration
 from rescheduler.api.podmigration import (
     ConditionType,
     Migration,
@@ -13,7 +12,7 @@ from rescheduler.api.podmigration import (
     UnreadableMigration,
     decode_migration,
 )
-from rescheduler.cli.terminal import Cell, Terminal, counted, detailed_table, table, wrapped
+from rescheduler.cli.terminal import Cell, Terminal, counted, detailed_table, rounded_duration, table, wrapped
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.migrations.make_before_break import with_live_step
 from rescheduler.migrations.release_and_rollback import SOURCE_LOST
@@ -31,17 +30,17 @@ _COLOURS = {
 
 
 class LiveSteps(NamedTuple):
-    """The data that shows in which step a running migration is at this moment."""
+    """The data that shows the current step of a running migration."""
 
     copies: Mapping[str, PodRecord]
-    """The pods that running migrations have created, by migration."""
+    """The pods that running migrations have created, by the key of the migration."""
     settle_time: timedelta
 
 
 _HEADS: Final = ("MIGRATION", "FROM", "TO", "PHASE", "STEP", "AGE", "STRATEGY", "MESSAGE")
 _WIDE_HEADS: Final = ("POD", "NEW POD", "HANDOVER", "ATTEMPTS", "FAILURE")
 _BRIEF: Final = (0, 3, 5)
-"""The columns on a narrow terminal: nodes, step and message are below each row."""
+"""The columns on a narrow terminal; nodes, step and message are below each row."""
 _MIN_MESSAGE: Final = 24
 
 
@@ -53,7 +52,7 @@ def migration_list_lines(
     *,
     is_wide: bool = False,
 ) -> Iterator[str]:
-    """Yield a table of the migrations; a wide one has more columns, and none is left out or shortened."""
+    """Yield a table of the migrations; a wide one has more columns and shortens nothing."""
     found = [_read(item, live, now) for item in items]
     rows = [_row(item, each, now) for item, each in zip(items, found, strict=True)]
     if is_wide:
@@ -75,21 +74,20 @@ def _row(item: Object, migration: Migration | None, now: datetime) -> list[Cell]
     if migration is None:
         return [Cell(key), *[Cell("")] * 6, Cell("not readable")]
     status = migration.status
-    age = short_duration(timedelta(seconds=max(0, round((now - migration.created).total_seconds()))))
     return [
         Cell(key),
         Cell(migration.spec.source_node),
         Cell(migration.target_node or "not chosen yet"),
         Cell(status.phase, {"fg": _COLOURS[status.phase]} if status.phase in _COLOURS else {}),
         Cell(status.step or "Queued"),
-        Cell(age),
+        Cell(rounded_duration(now - migration.created)),
         Cell(migration.spec.strategy),
         Cell(invalid_status(migration) or status.message),
     ]
 
 
 def _details(migration: Migration | None, terminal: Terminal) -> tuple[str, ...]:
-    """Return what a narrow table has below the row: `worker-1 → worker-2  Settling: copy ready`."""
+    """Return the parts below a row of a narrow table: `worker-1 → worker-2`, `Settling: copy ready`."""
     if migration is None:
         return ("not readable",)
     status = migration.status
@@ -194,10 +192,10 @@ def migration_change_line(old: Object | None, new: Object | None, terminal: Term
     phase = terminal.styled(
         status.phase, {"fg": _COLOURS[status.phase]} if status.phase in _COLOURS else {}
     )  # fmt: skip
-    way = f"{migration.spec.source_node} {terminal.arrow} {migration.target_node or '?'}"
+    nodes = f"{migration.spec.source_node} {terminal.arrow} {migration.target_node or '?'}"
     message = f": {status.message}" if status.message else ""
     cancelled = " (being cancelled)" if migration.is_cancelled else ""
-    return f"{key}  {way}  {phase} {status.step or 'Queued'}{cancelled}{message}"
+    return f"{key}  {nodes}  {phase} {status.step or 'Queued'}{cancelled}{message}"
 
 
 def _read(item: Object, live: LiveSteps | None = None, now: datetime | None = None) -> Migration | None:

@@ -1,4 +1,4 @@
-"""The state of a move in one word and as a message, its changes as lines, and summaries of many moves."""
+"""The state of a move as one word and a message, its changes as lines, and summaries of many moves."""
 
 import contextlib
 import os
@@ -9,9 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TextIO
 
-from kubevalues.duration import short_duration
 from rescheduler.api.podmigration import ConditionType, Handover, Migration, MigrationPhase
-from rescheduler.cli.terminal import Terminal, counted, echo, wrapped
+from rescheduler.cli.terminal import Terminal, counted, echo, rounded_duration, wrapped
 from rescheduler.migrations.controller.plan_execution import MoveProgress
 from rescheduler.migrations.make_before_break import with_live_step
 from rescheduler.migrations.state_machine import invalid_status
@@ -56,7 +55,7 @@ _STEPS_WITH_OWN_MESSAGE: Final = frozenset(
         MigrationStep.RELEASING,
     }
 )
-"""Steps whose status message says what the migration waits for."""
+"""The steps whose status message says what the migration waits for."""
 
 _STEPS_BEFORE_HANDOVER: Final = (MigrationStep.QUEUED, MigrationStep.CHECKING, MigrationStep.MARKING)
 _COPY_STEPS: Final = (
@@ -100,7 +99,7 @@ def move_state(progress: MoveProgress) -> tuple[str, str]:
 
 
 def is_worth_reporting(progress: MoveProgress) -> bool:
-    """Return whether to report the state: a move that only waits for its turn says nothing new."""
+    """Return whether to report the state; the state of a move that only waits for its turn is not news."""
     state, words = move_state(progress)
     return state not in {"Planned", "Pending"} or bool(words)
 
@@ -148,23 +147,19 @@ def _other_node_note(migration: Migration) -> str:
 
 
 def move_age(progress: MoveProgress) -> str:
-    """Return for how long the move has been running, or took; empty if it has no migration."""
+    """Return how long the move has been running, or took; empty if it has no migration."""
     migration = progress.migration
     if migration is None:
         return ""
     since = migration.status.started_at or migration.created
-    return _short((migration.status.finished_at or datetime.now(UTC)) - since)
-
-
-def _short(time: timedelta) -> str:
-    return short_duration(timedelta(seconds=max(0, round(time.total_seconds()))))
+    return rounded_duration((migration.status.finished_at or datetime.now(UTC)) - since)
 
 
 # -- many moves
 
 
 def moves_summary(moves: Sequence[MoveProgress]) -> str:
-    """Return how many moves were made, failed, are still running or were not made."""
+    """Return how many moves were made, failed, are still running, or were not made."""
     completed = sum(progress.is_completed for progress in moves)
     left = [progress for progress in moves if not progress.is_over]
     begun = sum(progress.is_under_way for progress in left)
@@ -192,7 +187,7 @@ def failure_lines(moves: Sequence[MoveProgress]) -> Iterator[str]:
 
 def failure_remedy(progress: MoveProgress) -> str:
     """Return what to do about a move that was not made."""
-    if progress.cancelled_because:  # its PodMigration is gone: there is nothing to look at
+    if progress.cancelled_because:  # its PodMigration is deleted, so there are no details to show
         return f"Reason: {progress.cancelled_because}. To move the pod, run the command again."
     failure = progress.migration.status.failure if progress.migration is not None else ""
     namespace, _, name = progress.key.partition("/")
@@ -272,7 +267,7 @@ class ProgressDisplay:
         self._print(INTERRUPT_NOTICE)
 
     def _live(self, progress: MoveProgress) -> MoveProgress:
-        """Return the move with the step of its copy at this moment."""
+        """Return the move with the current step of its copy."""
         if progress.migration is None:
             return progress
         live = with_live_step(progress.migration, progress.copy, self._settle_time, datetime.now(UTC))
@@ -280,11 +275,11 @@ class ProgressDisplay:
 
     @property
     def elapsed(self) -> str:
-        return short_duration(timedelta(seconds=round(time.monotonic() - self._began_s)))
+        return rounded_duration(timedelta(seconds=time.monotonic() - self._began_s))
 
 
 def line_printer(terminal: Terminal, *, to_stderr: bool) -> Callable[[str], object]:
-    """Return what prints a line, broken between words where the terminal would break it within a name."""
+    """Return a function that prints a line, wrapped between words."""
 
     def print_line(line: str) -> None:
         # Styles would count as columns.
@@ -292,21 +287,21 @@ def line_printer(terminal: Terminal, *, to_stderr: bool) -> Callable[[str], obje
         try:
             echo(shown, err=to_stderr, color=terminal.colour)
         except BrokenPipeError:
-            # Ctrl-C ends the reader of a pipe, too, and running moves must still be followed to their end.
+            # Ctrl-C also ends the reader of a pipe, but the command must still wait for running moves.
             _discard_output(sys.stderr if to_stderr else sys.stdout)
 
     return print_line
 
 
 def _discard_output(stream: TextIO) -> None:
-    """Write what follows to nowhere."""
+    """Discard everything that is written to the stream from now on."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
 def broken_between_words(line: str, terminal: Terminal) -> str:
-    """Return the line with a line break wherever the terminal would break it within a name."""
+    """Return the line, wrapped between words if the terminal is narrower."""
     if not terminal.is_narrower_than(len(line)):
         return line
     text = line.lstrip()

@@ -1,11 +1,11 @@
-"""`-o`: output for programs, as kubectl has it, and its JSONPath templates.
+"""The option `-o`: output for programs, as in kubectl, with its JSONPath templates.
 
     {.items[*].metadata.name}
     {range .items[?(@.status.phase=="Failed")]}{.metadata.name}{"\\t"}{.status.message}{"\\n"}{end}
 
-No library has kubectl's dialect: templates with text and ranges around paths without `$`, escaped dots, and
-missing keys that print nothing. This is the part of it that reads documents. It has no functions and no
-arithmetic, so that a template takes no longer than the document is large.
+No library implements kubectl's dialect: templates with text and ranges around paths without `$`, escaped
+dots, and missing keys that print nothing. This module implements its paths, filters and ranges. There are no
+functions and no arithmetic, so that the time for a template is limited by the size of the document.
 """
 
 import json
@@ -38,7 +38,7 @@ Step = Callable[[Document], Iterable[Document]]
 _JSONPATH: Final = "jsonpath="
 _MAX_TEMPLATE: Final = 4096
 _MAX_DEPTH: Final = 8
-"""Ranges inside ranges."""
+"""The most ranges inside each other."""
 
 
 def _output_option(*formats: str, note: str = "") -> Callable[[F], F]:
@@ -72,8 +72,8 @@ plan_output_option: Final = _output_option(
 wide_output_option: Final = _output_option("table", "wide", "json", "yaml")
 """The option `-o` for tables that have lines below their rows on a narrow terminal; `wide` has none."""
 list_output_option: Final = _output_option("table", "wide", "name", "json", "yaml")
-"""The option `-o` for lists of objects: `wide` has all columns, `name` is what other commands and kubectl
-accept."""
+"""The option `-o` for lists of objects: `wide` has all columns, `name` has names that other commands and
+kubectl accept."""
 
 
 def print_document(content: Document, output: str) -> None:
@@ -91,7 +91,7 @@ def _safe_yaml(content: Document) -> str:
 
     text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
     if printable(text, keep_newlines=True) != text:
-        # YAML has escapes only in double quotes, which the ASCII-only writer adds where they are needed.
+        # YAML has escapes only in double quotes. The ASCII-only writer adds them where they are needed.
         text = yaml.safe_dump(content, sort_keys=False, allow_unicode=False)
     return text
 
@@ -232,7 +232,9 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 def _parse_path(text: str) -> _Path:
     rest = text[1:] if text[:1] in {"$", "@"} else text
     if text[:1] not in {"$", "@", ".", "["}:
-        raise TemplateError(f"{text!r} is no path: it starts with a dot, such as {{.items[*].metadata.name}}")
+        raise TemplateError(
+            f"{text!r} is not a path that starts with a dot, such as {{.items[*].metadata.name}}"
+        )
     steps: list[Step] = []
     place = 1 if rest == "." else 0
     while place < len(rest):
@@ -316,7 +318,7 @@ def _filter_step(text: str) -> Step:
 def _compares(holds: Callable[[Any, Any], bool], value: Document, expected: Document) -> bool:
     try:
         return holds(value, expected)
-    except TypeError:  # of different kinds
+    except TypeError:  # the values have different types
         return False
 
 
@@ -326,4 +328,4 @@ def _literal(text: str) -> Document:
     try:
         return json.loads(text)
     except ValueError:
-        raise TemplateError(f"{text!r} is no value: text needs quotes") from None
+        raise TemplateError(f"{text!r} is not a value: text needs quotes") from None

@@ -76,8 +76,7 @@ def _heading(plan: Plan, terminal: Terminal) -> Iterator[str]:
 
 
 def _is_shown(name: str) -> bool:
-    """Return whether the load of this resource is shown: cpu and memory, and what was configured to be
-    measured."""
+    """Return whether the load of this resource is shown: it is cpu, memory or a custom metric."""
     return name in _SHOWN or is_metric_name(name)
 
 
@@ -110,7 +109,7 @@ def _moves(moves: Sequence[Move], terminal: Terminal) -> Iterator[str]:
 
 
 def _moves_with_details(moves: Sequence[Move], terminal: Terminal) -> Iterator[str]:
-    """Yield several lines per move, for narrow terminals. Names stay whole: the next command needs them."""
+    """Yield several lines per move, for narrow terminals. Names stay whole, so that users can copy them."""
     rows = [
         [Cell(str(move.wave + 1), {"dim": True}), Cell(move.pod), *_from_to_cells(move, terminal)]
         for move in moves
@@ -164,7 +163,7 @@ def _nodes(plan: Plan, terminal: Terminal) -> Iterator[str]:
     changes = [
         (
             node.name,
-            # What is not known of a node is not shown as nothing.
+            # An unknown load is not shown as 0.
             {
                 name: (node.before.get(name, 0.0), node.after.get(name, 0.0))
                 for name in resources
@@ -182,7 +181,7 @@ def _nodes(plan: Plan, terminal: Terminal) -> Iterator[str]:
 
 
 def _shown_nodes(plan: Plan, terminal: Terminal) -> list[NodeLoadChange]:
-    """Return all nodes if there are few, else those whose load changes; on a terminal only some."""
+    """Return all nodes if there are few, else those whose load changes; on a terminal, only some of these."""
     if len(plan.nodes) <= _FEW_NODES:
         return list(plan.nodes)
     changed = [node for node in plan.nodes if _changes_load(node)]
@@ -243,9 +242,9 @@ def simulated_check_lines(check: "SimulatedCheck", terminal: Terminal) -> Iterat
     for change in check.plan.changes:
         yield f"  {change.change} {change.node} ({change.strategy}): {change.reason}"
     shown_states: dict[str, tuple[str, str]] = {}
-    for update in check.course:
+    for update in check.updates:
         state, words = move_state(update.progress)
-        # A move changes more often than the words about it.
+        # A move changes more often than its message.
         repeated = shown_states.get(update.progress.move.pod) == (state, words)
         if repeated or (state in {"Planned", "Pending"} and not words):
             continue
@@ -258,13 +257,13 @@ def simulated_check_lines(check: "SimulatedCheck", terminal: Terminal) -> Iterat
         yield f"  {'+' + after:>6}  {move.pod}  {move.source} {terminal.arrow} {target}  {shown}{message}"
 
 
-def simulation_summary_lines(course: Sequence["SimulatedCheck"], terminal: Terminal) -> Iterator[str]:
+def simulation_summary_lines(checks: Sequence["SimulatedCheck"], terminal: Terminal) -> Iterator[str]:
     """Yield the result of all checks."""
-    first, last = course[0], course[-1]
-    moves = [progress for check in course for progress in check.moves]
+    first, last = checks[0], checks[-1]
+    moves = [progress for check in checks for progress in check.moves]
     took = short_duration(timedelta(seconds=round((last.until - first.at).total_seconds())))
     yield ""
-    yield terminal.bold(f"After {counted(len(course), 'check')}, {took}: {moves_summary(moves)}")
+    yield terminal.bold(f"After {counted(len(checks), 'check')}, {took}: {moves_summary(moves)}")
     yield f"{_spreads(first.before)} {terminal.arrow} {_spreads(last.after)}"
     yield from _node_changes(first.before, last.after, terminal)
     yield from _refused_lines(last.plan, terminal)
@@ -308,7 +307,7 @@ def _spreads(loads: NodeLoads) -> str:
 
 
 def shown_resources(loads: NodeLoads) -> list[str]:
-    """Return which resources are shown: cpu, memory and custom metrics."""
+    """Return the resources whose loads are shown: cpu, memory and custom metrics."""
     return list(
         dict.fromkeys([*_SHOWN, *(name for each in loads.values() for name in each if _is_shown(name))])
     )

@@ -1,10 +1,10 @@
-"""The progress of moves and drains: live bars on a terminal, one line per change elsewhere.
+"""The progress of moves and drains: live bars on a terminal, else one line per change.
 
 ✓ shop/web-6755476f8c-2n6s4  node-1 → node-3  4s  web-6755476f8c-l5hvg
 ⠹ shop/web-6755476f8c-5mhqb  node-1 → node-2  ━━━━━━╺━━━  Starting  8s  waiting for copy web-… to become ready
 1 of 3 moves made, 1 in progress, 1 waiting  ━━━━╺━━━━━━━━━  14s
 
-On a narrow terminal a move has several lines: the names of pods and nodes are never shortened.
+On a narrow terminal, a move has several lines, because the names of pods and nodes are never shortened.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ _FINAL_STATE_SYMBOLS: Final = {"Completed": "✓", "Failed": "✗", "Cancelled":
 def progress_display_for(
     stream: TextIO, *, to_stderr: bool, settle_time: timedelta = timedelta()
 ) -> ProgressDisplay:
-    """Return a live display if the stream is a terminal without log lines, else one of lines."""
+    """Return a live display if the stream is a terminal without log lines, else one that prints lines."""
     terminal = terminal_of(stream)
     if console := _live_console(stream, terminal):
         return LiveProgressDisplay(console, terminal, settle_time)
@@ -92,7 +92,7 @@ def progress_display_for(
 
 
 def _print_on_console(console: Console) -> Callable[[str], object]:
-    """Return what prints a line above the bars of a console, broken between words."""
+    """Return a function that prints a line above the bars of a console, wrapped between words."""
 
     def print_line(line: str) -> None:
         console.print(Text(broken_between_words(line, Terminal(console.width)), overflow="fold"))
@@ -102,7 +102,7 @@ def _print_on_console(console: Console) -> Callable[[str], object]:
 
 @contextlib.contextmanager
 def refreshed_on_loop(live: Live, per_second: int = _FRAMES_PER_SECOND) -> Iterator[None]:
-    """Redraw on the event loop, where lines are printed, too: those of a thread would erase each other."""
+    """Redraw on the event loop, which also prints lines: a thread would overwrite these lines."""
 
     async def refresh() -> None:
         while True:
@@ -118,7 +118,7 @@ def refreshed_on_loop(live: Live, per_second: int = _FRAMES_PER_SECOND) -> Itera
 
 
 def _live_console(stream: TextIO, terminal: Terminal) -> SafeConsole | None:
-    """Return a console that can be redrawn, or None if the stream is no such terminal or has log lines."""
+    """Return a console that can be redrawn; None if the stream is not such a terminal or has log lines."""
     is_logging = logging.getLogger().isEnabledFor(logging.INFO)
     if terminal.width is None or not terminal.colour or not terminal.unicode or is_logging:
         return None
@@ -126,7 +126,7 @@ def _live_console(stream: TextIO, terminal: Terminal) -> SafeConsole | None:
 
 
 class LiveProgressDisplay(ProgressDisplay):
-    """Redraws a bar per running move; finished moves scroll away."""
+    """Redraws a bar per running move; finished moves become lines above the bars."""
 
     is_transient: ClassVar = True
     """Whether the last frame is erased."""
@@ -171,7 +171,7 @@ class LiveProgressDisplay(ProgressDisplay):
         self._console.print(hanging)
 
     def interrupted(self) -> None:
-        """Add the notice to the following frames, except the last, which stays on the screen."""
+        """Add the notice to the following frames, except the last, which can stay on the screen."""
         self.is_interrupted = True
 
     # -- a frame
@@ -182,11 +182,11 @@ class LiveProgressDisplay(ProgressDisplay):
         return Group(*self._running_moves(len(totals)), *totals, *notice)
 
     def _running_moves(self, below: int) -> Iterator[RenderableType]:
-        """Yield the running moves that fit above so many lines."""
+        """Yield the running moves that fit on the screen with `below` more lines under them."""
         begun = [self._live(progress) for progress in self._moves if _is_started(progress)]
         if not begun:
             return
-        # Running moves first: those that wait may be cut off.
+        # Running moves come first, because the last moves may not fit.
         begun.sort(key=lambda progress: move_state(progress)[0] == "Pending")
         room = max(1, self._console.height - below - _LINES_AROUND)
         pods = max((len(progress.move.pod) for progress in begun), default=0)
@@ -197,7 +197,7 @@ class LiveProgressDisplay(ProgressDisplay):
             shown = begun[:room]
             yield self._one_line_each(shown, message - names - 1)
         else:
-            shown = self._that_fit(begun, room)
+            shown = self._fitting_moves(begun, room)
             yield self._several_lines_each(shown, message)
         if hidden := len(begun) - len(shown):
             yield Text(f"  and {hidden} more", "dim")
@@ -218,8 +218,8 @@ class LiveProgressDisplay(ProgressDisplay):
             table.add_row(self._symbol(progress), Group(Text(self._names(progress), overflow="fold"), status))
         return table
 
-    def _that_fit(self, moves: Sequence[MoveProgress], room: int) -> list[MoveProgress]:
-        """Return the first moves, as many as the lines suffice for with their names whole; at least one."""
+    def _fitting_moves(self, moves: Sequence[MoveProgress], room: int) -> list[MoveProgress]:
+        """Return as many of the first moves as fit into `room` lines with whole names; at least one."""
         shown: list[MoveProgress] = []
         for progress in moves:
             names = Text(self._names(progress), overflow="fold")
@@ -233,7 +233,7 @@ class LiveProgressDisplay(ProgressDisplay):
         return Text("·", "dim") if move_state(progress)[0] == "Pending" else self._spinner
 
     def _names(self, progress: MoveProgress) -> str:
-        """Return the pod and its nodes, in two lines if one is too short for them."""
+        """Return the pod and its nodes, in two lines if they are too long for one."""
         pod, nodes = progress.move.pod, self._nodes(progress)
         is_one_line = _SYMBOL_WIDTH + len(pod) + 2 + len(nodes) <= self._console.width
         return f"{pod}  {nodes}" if is_one_line else f"{pod}\n{nodes}"
@@ -267,7 +267,7 @@ class LiveProgressDisplay(ProgressDisplay):
 
 
 def _status(progress: MoveProgress, message: int) -> Iterator[RenderableType]:
-    """Yield the cells of bar, step, age and message, which has at most so many columns."""
+    """Yield the cells of bar, step, age and message; the message has at most `message` columns."""
     state, words = move_state(progress)
     migration = progress.migration
     is_waiting = state == "Pending"
@@ -311,7 +311,7 @@ class DrainDisplay(ProgressDisplay):
         self._reported_nodes: dict[str, str] = {}
 
     @contextlib.contextmanager
-    def showing_nodes(self, now: NodeStates) -> Iterator[None]:  # noqa: ARG002 - lines are printed on changes
+    def showing_nodes(self, states: NodeStates) -> Iterator[None]:  # noqa: ARG002 - lines are printed on changes
         yield
 
     def on_nodes(self, nodes: Sequence[NodeInMaintenance]) -> None:
@@ -326,7 +326,7 @@ class DrainDisplay(ProgressDisplay):
 
 
 class LiveDrainDisplay(LiveProgressDisplay):
-    """Redraws a bar per running move and one per node; finished moves scroll away."""
+    """Redraws a bar per running move and per node; finished moves become lines above the bars."""
 
     is_transient: ClassVar = False
 
@@ -334,35 +334,35 @@ class LiveDrainDisplay(LiveProgressDisplay):
         super().__init__(console, terminal, settle_time)
         self._seen: dict[int, MoveProgress] = {}
         self._most: dict[str, int] = {}
-        self._now: NodeStates = tuple
+        self._states: NodeStates = tuple
 
     @contextlib.contextmanager
-    def showing_nodes(self, now: NodeStates) -> Iterator[None]:
-        self._now = now
+    def showing_nodes(self, states: NodeStates) -> Iterator[None]:
+        self._states = states
         with self.showing([*self._seen.values()]):
             yield
 
     def on_progress(self, progress: MoveProgress) -> None:
-        # A drain plans several times: its moves become known one by one.
+        # A drain plans several times, so its moves become known one after the other.
         self._seen[id(progress)] = progress
         self._moves = [*self._seen.values()]
         super().on_progress(progress)
 
     def on_nodes(self, nodes: Sequence[NodeInMaintenance]) -> None:
-        """Do nothing: the bars read the state themselves."""
+        """Do nothing, because the bars read the state themselves."""
 
     def has_reported(self, node: NodeInMaintenance) -> bool:
-        """Return whether the node is empty: the bars on the screen don't name remaining pods."""
+        """Return whether the node is empty, because the bars don't name remaining pods."""
         return not node.left
 
     def _totals(self) -> Sequence[RenderableType]:
-        nodes = self._now()
+        nodes = self._states()
         longest = max((len(node.node) for node in nodes), default=0)
         has_bars = self._console.width >= longest + _NODE_BAR_WIDTH + _NODE_COUNT_WIDTH
         return [self._node_line(node, longest, has_bars=has_bars) for node in nodes]
 
     def _node_line(self, node: NodeInMaintenance, longest: int, *, has_bars: bool) -> RenderableType:
-        # A pod that was terminating before the drain is not one that the drain moves.
+        # The drain doesn't move pods that were terminating before it.
         left = node.left - node.terminating
         most = self._most[node.node] = max(self._most.get(node.node, 0), left)
         gone = most - left
@@ -384,7 +384,7 @@ AnyDrainDisplay = DrainDisplay | LiveDrainDisplay
 def drain_display_for(
     stream: TextIO, *, to_stderr: bool, settle_time: timedelta = timedelta()
 ) -> AnyDrainDisplay:
-    """Return a live display if the stream is a terminal without log lines, else one of lines."""
+    """Return a live display if the stream is a terminal without log lines, else one that prints lines."""
     terminal = terminal_of(stream)
     if console := _live_console(stream, terminal):
         return LiveDrainDisplay(console, terminal, settle_time)

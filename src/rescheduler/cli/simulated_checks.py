@@ -1,7 +1,7 @@
-"""Runs the real rescheduler in a simulation of a saved cluster, in virtual time.
+"""The simulation of checks: the real rescheduler in a simulated copy of a saved cluster, in virtual time.
 
 Client, informers, planner, controllers and webhook are the real ones; only the cluster is simulated. The
-simulation connects to nothing outside this process. It needs no Lease, as nothing else moves pods in it.
+simulation connects to nothing outside this process. It needs no Lease, because nothing else moves pods in it.
 """
 
 import asyncio
@@ -44,13 +44,13 @@ from rescheduler.steering.webhook.webhook_configurations import GUARD_PATH, UrlA
 
 __all__ = ["SimulatedCheck", "simulate", "simulation_document"]
 
-_LEFT_OUT: Final = frozenset(
+_SKIPPED_KINDS: Final = frozenset(
     {"PodMetrics", "NodeMetrics", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "Lease"}
 )
 """Kinds that are not loaded: usage is passed separately, and saved webhooks can't be called."""
 _SEED: Final = 1
 _MAX_CHECK_S: Final = 86_400.0
-"""One day of virtual time: a move that is not finished by then never will be."""
+"""One day of virtual time: a move that takes longer never finishes."""
 _SETTLING_S: Final = 10.0
 _MAX_TERMINATION_S: Final = 300.0
 
@@ -61,7 +61,7 @@ class MoveUpdate:
 
     at: datetime
     progress: MoveProgress
-    """A copy of the progress at that time."""
+    """A copy of the progress at this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class SimulatedCheck:
     """When its last move finished."""
     plan: Plan
     moves: tuple[MoveProgress, ...]
-    course: tuple[MoveUpdate, ...]
+    updates: tuple[MoveUpdate, ...]
     before: NodeLoads
     after: NodeLoads
 
@@ -89,16 +89,16 @@ def simulate(
     guarded: bool = False,
     report: Callable[[SimulatedCheck], None],
 ) -> list[SimulatedCheck]:
-    """Run the checks one after the other, from `start` on; not inside a running event loop.
+    """Run checks one after the other, the first at `start`, and pass each to `report`.
 
-    Pods and their replacements keep the `usage` that was saved, and what they account for of custom metrics.
-    `guarded` says whether the webhook guards handovers; the simulation assumes that it steers replacements.
-    Each check is given to `report`.
+    Pods and their replacements keep their saved `usage` and their shares of custom metrics. `guarded` says
+    whether the webhook guards handovers; the simulation assumes that it steers replacements. Don't call
+    it in a running event loop.
     """
     loaded = [
         item
         for item in objects
-        if item["kind"] not in _LEFT_OUT and item["metadata"]["name"] != PODMIGRATION_CRD_NAME
+        if item["kind"] not in _SKIPPED_KINDS and item["metadata"]["name"] != PODMIGRATION_CRD_NAME
     ]
     saved = _SavedInput(loaded, start, usage, SteeringStatus(steers=True, guards=guarded))
     return run_virtual(_simulate(saved, configuration, checks, report))
@@ -106,7 +106,7 @@ def simulate(
 
 @dataclass(frozen=True, slots=True)
 class _SavedInput:
-    """What the saved file contains."""
+    """The content of the saved file."""
 
     objects: list[Object]
     start: datetime
@@ -121,21 +121,21 @@ async def _simulate(
     report: Callable[[SimulatedCheck], None],
 ) -> list[SimulatedCheck]:
     done: list[SimulatedCheck] = []
-    # Controllers reconcile everything once when they start and write what the file lacks.
-    beginning = _cluster_start(cluster.objects, cluster.start)
-    async with _running_cluster(cluster, beginning) as (server, client):
+    # When controllers start, they reconcile everything once and write what the file lacks.
+    started_at = _cluster_start(cluster.objects, cluster.start)
+    async with _running_cluster(cluster, started_at) as (server, client):
         now = server.clock.now
         await asyncio.sleep(_SETTLING_S)
         runtime = RuntimeStateHolder(RuntimeState(configuration.policy, cluster.steering))
         alone = replace(configuration, leader_election=LeaderElection(leader_elect=False))
         rescheduler = Rescheduler(client, alone, lease_at="default/rescheduler", runtime=runtime, now=now)
         recovers = configuration.policy.failed_pods.enabled
-        beside = (lambda: rescheduler.recovering().running()) if recovers else contextlib.nullcontext
-        async with rescheduler.watching(), rescheduler.executing(beside):
-            played = _PlayedUsage(cluster.usage, rescheduler.cluster, now)
-            async with rescheduler.checking(played) as loop:
+        recovery = (lambda: rescheduler.recovering().running()) if recovers else contextlib.nullcontext
+        async with rescheduler.watching(), rescheduler.executing(recovery):
+            usage = _SavedUsage(cluster.usage, rescheduler.cluster, now)
+            async with rescheduler.checking(usage) as loop:
                 async for check in loop.checks():
-                    done.append(await _execute(check, rescheduler, played, now))
+                    done.append(await _execute(check, rescheduler, usage, now))
                     report(done[-1])
                     if len(done) == checks:
                         break
@@ -143,9 +143,9 @@ async def _simulate(
 
 
 def _cluster_start(objects: list[Object], start: datetime) -> datetime:
-    """Return when the cluster starts: early enough to settle before the first check at `start`.
+    """Return when the cluster starts, which is early enough to settle before the first check at `start`.
 
-    With pods that have just started it is `start`, because ten seconds earlier they would not be ready.
+    If pods have just started, it is `start`, because ten seconds earlier they would not be ready.
     """
     before = start - timedelta(seconds=_SETTLING_S)
     latest = (before - timedelta(seconds=_SETTLING_S)).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -160,7 +160,7 @@ async def _running_cluster(cluster: _SavedInput, start: datetime) -> AsyncIterat
         transport = InProcessTransport(server.handle)
         stack.push_async_callback(transport.close)
         client = Client(transport)
-        # Created, not loaded: the server needs a moment before it serves the kind and its objects.
+        # The CRD is created, not loaded, because the server needs a moment before it serves its objects.
         await client.create(CUSTOM_RESOURCE_DEFINITIONS, podmigration_crd())
         steering, guard = webhook_configurations(UrlAddress("https://webhook.invalid"))
         server.load([*cluster.objects, steering, *([guard] if cluster.steering.guards else ())])
@@ -184,18 +184,13 @@ class _InProcessWebhook:
 
 
 async def _execute(
-    check: CheckResult, rescheduler: Rescheduler, played: "_PlayedUsage", now: Callable[[], datetime]
+    check: CheckResult, rescheduler: Rescheduler, usage: "_SavedUsage", now: Callable[[], datetime]
 ) -> SimulatedCheck:
-    course: list[MoveUpdate] = []
-    before = _loads(check.snapshot, played)
+    updates: list[MoveUpdate] = []
+    before = _loads(check.snapshot, usage)
 
     def record(progress: MoveProgress) -> None:
-        course.append(
-            MoveUpdate(
-                now(),
-                replace(progress),
-            )
-        )
+        updates.append(MoveUpdate(now(), replace(progress)))
 
     attempts = rescheduler.record if rescheduler.configuration.policy.failed_pods.enabled else None
     run = PlanExecution(rescheduler.client, rescheduler.watched, check.plan, record, record=attempts)
@@ -211,14 +206,14 @@ async def _execute(
         until,
         check.plan,
         tuple(run.moves),
-        tuple(course),
+        tuple(updates),
         before,
-        _loads(rescheduler.cluster.snapshot(), played),
+        _loads(rescheduler.cluster.snapshot(), usage),
     )
 
 
 async def _source_pods_gone(moves: Iterable[MoveProgress], cluster: WatchedCluster) -> None:
-    """Wait until the pods that have moved have terminated: their load is still on their old nodes."""
+    """Wait until the moved pods have terminated, because until then their load is on their old nodes."""
     moved = {progress.move.uid for progress in moves if progress.is_completed}
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_MAX_TERMINATION_S):
@@ -226,8 +221,8 @@ async def _source_pods_gone(moves: Iterable[MoveProgress], cluster: WatchedClust
                 await asyncio.sleep(1.0)
 
 
-def _loads(snapshot: Snapshot, played: "_PlayedUsage") -> NodeLoads:
-    custom = played.loads()
+def _loads(snapshot: Snapshot, usage: "_SavedUsage") -> NodeLoads:
+    custom = usage.loads()
     return {
         node.name: node_load_percentages(snapshot, row) | dict(custom.get(node.name, {}))
         for row, node in enumerate(snapshot.nodes.records)
@@ -238,7 +233,7 @@ def _loads(snapshot: Snapshot, played: "_PlayedUsage") -> NodeLoads:
 
 
 class _PodValues:
-    """The values of saved pods; a new pod has the average of its siblings."""
+    """The values of saved pods; a new pod has the average of the saved pods of its controller."""
 
     def __init__(self, pods: Iterable[PodRecord], value: Callable[[PodRecord], float | None]) -> None:
         self._own: dict[str, float] = {}
@@ -257,9 +252,11 @@ class _PodValues:
         return own
 
 
-class _PlayedMetric:
-    """A custom metric as it was saved: pods take their values, and their shares of the value of the node,
-    with them. What no pod accounts for stays on its node."""
+class _SavedMetric:
+    """A saved custom metric. The values of pods, and their shares of the values of nodes, move with the pods.
+
+    A value that belongs to no pod stays on its node.
+    """
 
     def __init__(
         self, saved: MetricReadings, pods: list[PodRecord], cpu: Callable[[PodRecord], float]
@@ -279,7 +276,7 @@ class _PlayedMetric:
         self._shares = _PodValues(pods, share)
 
     def at(self, pods: Iterable[PodRecord]) -> MetricReadings:
-        """Return the values with the pods where they are now."""
+        """Return the values with the pods on their current nodes."""
         nodes = {node: self._fixed.get(node, 0.0) for node in self._saved.nodes}
         of_pods = {}
         for pod in pods:
@@ -290,8 +287,8 @@ class _PlayedMetric:
         return replace(self._saved, nodes=nodes, pods=of_pods)
 
 
-class _PlayedUsage:
-    """Implements `UsageReader`: usage and custom metrics as they were saved."""
+class _SavedUsage:
+    """Implements `UsageReader` with the saved usage and custom metrics."""
 
     def __init__(self, saved: UsageOutcome, cluster: WatchedCluster, now: Callable[[], datetime]) -> None:
         self._saved, self._cluster, self._now = saved, cluster, now
@@ -304,7 +301,7 @@ class _PlayedUsage:
             measured = self._cpu.of(pod)
             return pod.requests.cpu_millis if measured is None else measured
 
-        self._metrics = [_PlayedMetric(each, pods, cpu) for each in saved.custom.metrics]
+        self._metrics = [_SavedMetric(each, pods, cpu) for each in saved.custom.metrics]
 
     async def read(self) -> UsageOutcome:
         pods, at_s = self._pods(), self._now().timestamp()
@@ -320,8 +317,11 @@ class _PlayedUsage:
         pass
 
     def loads(self) -> NodeLoads:
-        """Return the load of nodes by custom metrics, in percent. A snapshot leaves out nodes whose pods have
-        just moved, because real values are averages over minutes; these are not."""
+        """Return the loads of nodes by custom metrics, in percent.
+
+        A snapshot has none for nodes whose pods have just moved, because real values are averages over
+        minutes. These values are not.
+        """
         found: dict[str, dict[str, float]] = {}
         pods = self._pods()
         for readings in (each.at(pods) for each in self._metrics):
@@ -341,9 +341,9 @@ class _PlayedUsage:
 # -- as JSON
 
 
-def simulation_document(course: Sequence[SimulatedCheck], assumptions: Iterable[str]) -> dict[str, Any]:
+def simulation_document(checks: Sequence[SimulatedCheck], assumptions: Iterable[str]) -> dict[str, Any]:
     """Return the result of all checks for JSON."""
-    return {"checks": [_check_document(check) for check in course], "assumptions": list(assumptions)}
+    return {"checks": [_check_document(check) for check in checks], "assumptions": list(assumptions)}
 
 
 def _check_document(check: SimulatedCheck) -> dict[str, Any]:

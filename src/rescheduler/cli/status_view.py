@@ -1,4 +1,4 @@
-"""The status of the daemon, as text and as JSON, and the rows of `top` with the source of them."""
+"""The status of the daemon, as text and as JSON, and the rows of `top` with the protocol of their source."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,11 +7,10 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from kubevalues.duration import short_duration
 from rescheduler.api.daemon_status import DaemonStatus, Pause
 from rescheduler.api.podmigration import EVICTION
 from rescheduler.cli.migrations_view import LiveSteps, migration_list_lines
-from rescheduler.cli.terminal import Terminal, abbreviated_list, counted, wrapped
+from rescheduler.cli.terminal import Terminal, abbreviated_list, counted, rounded_duration, wrapped
 from rescheduler.cluster.node_record import NodeCondition
 from rescheduler.kube.leader_election import LeaseRecord
 
@@ -34,7 +33,7 @@ NOTHING_MOVES: Final = (
     "--resume"
 )
 _RECENT: Final = 10
-"""Finished migrations that are listed."""
+"""The number of finished migrations that are listed."""
 _INDENT: Final = " " * 13
 _AUTOSCALER_TITLES: Final = {
     "karpenter": "Karpenter",
@@ -45,7 +44,7 @@ _AUTOSCALER_TITLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ObservedStatus:
-    """What the cluster stores about the daemon."""
+    """The status of the daemon, as stored in the cluster."""
 
     namespace: str
     pause: Pause
@@ -55,16 +54,16 @@ class ObservedStatus:
     migrations: Sequence[Object] | None
     """None if the cluster has no PodMigration CRD."""
     in_maintenance: Mapping[str, NodeCondition | None]
-    """Nodes with the label, whether the daemon knows of them or not, with their condition Empty."""
+    """Nodes with the maintenance label and their condition Empty, even if the daemon has not seen them."""
     nodes: int = 0
     not_ready: int = 0
     live: LiveSteps | None = None
     installation: tuple[str, ...] = ()
-    """What is installed, and in which state it is, as sentences."""
+    """The installed components and their states, as sentences."""
     permissions: tuple[str, ...] = ()
-    """What the user may do, as sentences."""
+    """The permissions of the user, as sentences."""
     label_gone: Mapping[str, NodeCondition] = field(default_factory=dict)
-    """Nodes that still have the condition Empty, but no longer the label."""
+    """Nodes that still have the condition Empty, but no longer the maintenance label."""
 
     @property
     def running(self) -> list[Object]:
@@ -82,7 +81,7 @@ class ObservedStatus:
     def leads(self, now: datetime) -> str:
         """Return the holder of the Lease if it still renews it, else an empty string."""
         renewed, holder = self.lease.renewed, self.lease.holder
-        # The time is from the clock of another machine. It is only shown, so a small error does no harm.
+        # The time is from the clock of another machine. The result is only shown: a small error does no harm.
         is_alive = renewed is not None and now - renewed < timedelta(seconds=2 * self.lease.lasts_s + 5)
         return holder if holder and is_alive else ""
 
@@ -165,7 +164,7 @@ def _dry_run(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Ite
     if evidence is None:
         return
     days = (now - evidence.since).days
-    span = counted(days, "day") if days else _elapsed(evidence.since, now)
+    span = counted(days, "day") if days else rounded_duration(now - evidence.since)
     words = f"would have moved {counted(evidence.moves, 'pod')} in {span}"
     spreads = [
         f"{each.resource} {each.before:.0f} {terminal.arrow} {each.after:.0f}" for each in evidence.spreads
@@ -180,7 +179,7 @@ def _dry_run(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Ite
 def _halts(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
     halts = () if observed.status is None else observed.status.halts
     for halt in halts:
-        words = f"{halt.reason} for {_elapsed(halt.since, now)}: {halt.words}. Ends: {halt.ends}."
+        words = f"{halt.reason} for {rounded_duration(now - halt.since)}: {halt.words}. Ends: {halt.ends}."
         yield from _field_lines(terminal, "Halted", words, bad=True)
     if observed.pause.paused and not any(halt.reason == "Paused" for halt in halts):
         by = f" by {observed.pause.by}" if observed.pause.by else ""
@@ -208,7 +207,7 @@ def autoscaler_title(name: str) -> str:
 
 
 def _autoscalers(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]:
-    """Yield the lines about components that remove nodes, to which the strategies adapt."""
+    """Yield the lines about components that remove nodes, which the strategies take into account."""
     if observed.status is None or observed.status.last_check is None:
         return
     if not observed.status.autoscalers:
@@ -235,7 +234,7 @@ def _failing_lines(observed: ObservedStatus, terminal: Terminal) -> Iterator[str
 def _maintenance(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
     known = {each.node: each for each in (observed.status.maintenance if observed.status else ())}
     conditions = {**observed.label_gone, **observed.in_maintenance}
-    # What a daemon that is gone wrote last may be over.
+    # The last status of a daemon that no longer runs may be outdated.
     names = {*conditions, *(known if observed.leads(now) else ())}
     for place, name in enumerate(sorted(names)):
         condition = conditions.get(name)
@@ -245,7 +244,7 @@ def _maintenance(observed: ObservedStatus, terminal: Terminal, now: datetime) ->
             words += f"; {each.message}" * bool(each.message)
             words += f"; blocked: {abbreviated_list(each.blocked)}" * bool(each.blocked)
         elif condition is not None:
-            # A command drains it, or has drained it: there need not be a daemon.
+            # A command drains or has drained the node, maybe without a daemon.
             words = f"{name}: {condition.message or condition.reason}"
         else:
             words = f"{name}: has the maintenance label, but the daemon has not reported on it yet"
@@ -259,7 +258,7 @@ def _maintenance(observed: ObservedStatus, terminal: Terminal, now: datetime) ->
 
 
 def _evictions(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]:
-    """Yield the lines about drains by other clients: what is left to move, by node."""
+    """Yield the lines about drains by other clients, with the pods left to move by node."""
     by_node: dict[str, list[Object]] = {}
     for item in observed.running:
         if item["spec"].get("strategy") == EVICTION:
@@ -296,11 +295,7 @@ def _field_lines(terminal: Terminal, title: str, words: str, *, bad: bool = Fals
 
 
 def _ago(moment: datetime, now: datetime) -> str:
-    return f"{_elapsed(moment, now)} ago"
-
-
-def _elapsed(moment: datetime, now: datetime) -> str:
-    return short_duration(timedelta(seconds=max(0, round((now - moment).total_seconds()))))
+    return f"{rounded_duration(now - moment)} ago"
 
 
 # -- as JSON
@@ -352,19 +347,19 @@ class MoveRow:
 
 @dataclass(frozen=True, slots=True)
 class TopState:
-    """What the screen shows at one moment."""
+    """The state that the screen shows at one moment."""
 
     summary: tuple[str, ...] = ()
     """Leader, dry run, halts and balance."""
     nodes: tuple[NodeRow, ...] = ()
     moves: tuple[MoveRow, ...] = ()
-    """Unfinished ones first, then those that finished last."""
+    """Unfinished moves first, then the moves that finished last."""
 
 
 class TopSource(Protocol):
-    """Where the screen gets what it shows, and what carries out what the user requests.
+    """Provides the state that the screen shows, and executes the user's requests.
 
-    `width` is the number of columns that lines of text may have.
+    `width` is the maximum number of columns of the returned lines.
     """
 
     async def current_state(self) -> TopState: ...
@@ -391,7 +386,7 @@ class TopSource(Protocol):
 
 
 def sorted_nodes(nodes: Sequence[NodeRow], by: str, wanted: str) -> list[NodeRow]:
-    """Return the nodes whose name contains `wanted`: the most loaded first, or by name."""
+    """Return the nodes whose name contains `wanted`, sorted by load with the highest first, or by name."""
     found = [node for node in nodes if wanted.lower() in node.name.lower()]
     if by == "name":
         return sorted(found, key=lambda node: node.name)

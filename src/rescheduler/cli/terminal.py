@@ -1,6 +1,6 @@
 """All output to a terminal, a file or a pipe: tables, wrapped lines, load bars, counts and lists.
 
-Output to a file or a pipe is complete: no line is cut, no name is shortened, nothing is coloured.
+Output to a file or a pipe is complete and plain: no line is cut, no name is shortened, nothing is coloured.
 
 Text from the cluster can't control the terminal. Names, messages and annotations are untrusted: escape
 sequences in them could clear the screen, set the title or hide what follows. Every control character is
@@ -17,9 +17,12 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any, Final, TextIO
 
 import click
+
+from kubevalues.duration import short_duration
 
 __all__ = [
     "Cell",
@@ -35,6 +38,7 @@ __all__ = [
     "load_change",
     "load_change_lines",
     "printable",
+    "rounded_duration",
     "styled",
     "table",
     "table_widths",
@@ -48,16 +52,16 @@ _CONTROL: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 lone surrogates, line and paragraph separators."""
 
 _NOT_ASCII: Final = re.compile(r"[^\x20-\x7e\n\t]")
-"""Almost all text is plain ASCII; only the rest is examined character by character."""
+"""Characters outside of plain ASCII, which are rare and examined one by one."""
 
 _KEY: Final = secrets.token_hex(8)
 _STYLE: Final = re.compile(rf"\x1b{_KEY}\[([0-9;]*)m")
 
 
 def printable(text: str, *, keep_newlines: bool = False) -> str:
-    """Return the text with everything that a terminal would act upon written as JSON writes it (`\\u001b`).
+    """Return the text with control characters escaped as in JSON (`\\u001b`), so that terminals ignore them.
 
-    A JSON document therefore keeps its meaning.
+    A JSON document keeps its meaning.
     """
     text = _NOT_ASCII.sub(_escaped, text)
     return text if keep_newlines else text.replace("\n", "\\n")
@@ -74,12 +78,12 @@ def styled(text: str, **style: Any) -> str:
 
 
 def echo(text: str = "", *, err: bool = False, color: bool | None = None, nl: bool = True) -> None:
-    """Print text that may have several lines."""
+    """Print text, which may have several lines."""
     _print(text, keep_newlines=True, err=err, color=color, nl=nl)
 
 
 def echo_lines(lines: Iterable[str], *, err: bool = False, color: bool | None = None) -> None:
-    """Print lines of which none can become two, whatever it contains."""
+    """Print lines, and escape line breaks within them."""
     for line in lines:
         _print(line, keep_newlines=False, err=err, color=color)
 
@@ -120,7 +124,7 @@ class Terminal:
 
 
 def terminal_of(stream: TextIO) -> Terminal:
-    """Return what the stream can show, from the window size, the encoding and https://no-color.org."""
+    """Return the properties of the stream: window size, encoding, and colours by https://no-color.org."""
     is_terminal = stream.isatty()
     width = max(_MIN_WIDTH, shutil.get_terminal_size().columns) if is_terminal else None
     colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -150,7 +154,7 @@ def table(
     *,
     indent: str = "",
 ) -> Iterator[str]:
-    """Yield the lines of a table. Nothing is shortened: the last column is wrapped."""
+    """Yield the lines of a table. Nothing is shortened; the last column is wrapped."""
     widths = table_widths(heads, rows)
     if any(heads):
         yield indent + terminal.dim(_line(terminal, [*map(Cell, heads)], widths))
@@ -168,10 +172,10 @@ def fitting_table(
     min_last: int,
     indent: str = "",
 ) -> Iterator[str]:
-    """Yield the lines of a table that shortens no names: a narrow terminal does without some columns.
+    """Yield the lines of a table that omits columns on a narrow terminal, but shortens no names.
 
-    They are left out in the order of `dropped_first`. The last column is prose, which is shortened to
-    `min_last` before that, at its end.
+    Columns are omitted in the order of `dropped_first`. Before that, the last column, which is prose, is cut
+    to at least `min_last` characters.
     """
     kept = list(range(len(heads)))
     widths = table_widths(heads, rows)
@@ -183,7 +187,7 @@ def fitting_table(
         kept.remove(dropped)
     first, *rest = kept
     if rest and terminal.is_narrower_than(len(indent) + sum(widths[at] for at in kept) + _GAP * len(rest)):
-        # Not even one other column fits beside the names: it is below them.
+        # Not even one other column fits beside the names, so the others are below them.
         for row in rows:
             yield f"{indent}{row[first].text}"
             others = [terminal.styled(row[at].text, row[at].style) for at in rest]
@@ -206,11 +210,11 @@ def detailed_table(
     details: Sequence[Sequence[str]],
     of: Sequence[Sequence[Cell]] = (),
 ) -> Iterator[str]:
-    """Yield the lines of a table that leaves out and shortens nothing.
+    """Yield the lines of a table that omits and shortens nothing.
 
-    The last column is prose, which is wrapped. If less than `min_last` is left for it, the table has only the
-    columns in `brief`, the name first, and below each row the rest, the parts in `details`. If `of` has the
-    rows of several tables, all of them get the same form.
+    The last column is prose, which is wrapped. If it has less space than `min_last`, the table has only the
+    columns in `brief`, with the name first, and the parts in `details` are below each row. With the rows of
+    several tables in `of`, all these tables get the same form.
     """
     widths = table_widths(heads, of or rows)
     before = sum(widths[:-1]) + _GAP * (len(heads) - 1)
@@ -239,7 +243,7 @@ def detailed_table(
 def _with_wrapped_last(
     terminal: Terminal, rows: Sequence[Sequence[Cell]], before: int
 ) -> Iterator[Sequence[Cell]]:
-    """Yield the rows, each with as many more as its last cell needs; `before` is the width of the others."""
+    """Yield the rows, each with more rows for a long last cell; `before` is the width of the other cells."""
     for *cells, prose in rows:
         room = None if terminal.width is None else max(terminal.width - before, 1)
         if room is None or len(prose.text) <= room:
@@ -267,7 +271,7 @@ def _line(terminal: Terminal, cells: Sequence[Cell], widths: Sequence[int]) -> s
 
 
 def cut_sentence(text: str, width: int) -> str:
-    """Shorten a sentence at the end of a word: a part of a name would look like another name."""
+    """Cut a sentence after a whole word, because a part of a name would look like another name."""
     if len(text) <= width:
         return text
     # One column is for the ellipsis, and one for the space before it.
@@ -316,9 +320,9 @@ def load_change_lines(
     resources: Sequence[str],
     nodes: Sequence[tuple[str, Mapping[str, tuple[float, float]]]],
 ) -> Iterator[str]:
-    """Yield a table of nodes and their loads before and after; without room for bars, only the numbers.
+    """Yield a table of nodes with their loads before and after, without bars if there is no room for them.
 
-    Names stay whole: where not even the numbers fit beside them, these are below.
+    Names stay whole: if the numbers don't fit beside them, they are below.
     """
     heads = ("NODE", *(name.upper() for name in resources))
     rows: list[list[Cell]] = []
@@ -364,13 +368,18 @@ def _colour(percent: float) -> str:
     return "red" if percent >= _HOT else "yellow" if percent >= _WARM else "green"
 
 
+def rounded_duration(time: timedelta) -> str:
+    """Return a time in whole seconds, such as `1m30s`; a negative one, by two clocks, counts as 0."""
+    return short_duration(timedelta(seconds=max(0, round(time.total_seconds()))))
+
+
 def counted(number: int, noun: str) -> str:
-    """Return `1 pod`, `3 pods`."""
+    """Return the number with the noun, such as `1 pod` or `3 pods`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def abbreviated_list(names: Sequence[str], count: int | None = None, *, most: int = 3) -> str:
-    """Return `a, b, c and 4 more`; `count` is the total if `names` has only some of them."""
+    """Return a list such as `a, b, c and 4 more`; `count` is the total if `names` is incomplete."""
     count = len(names) if count is None else count
     shown = list(names[:most])
     more = count - len(shown)

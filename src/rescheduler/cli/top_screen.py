@@ -1,7 +1,7 @@
 """The live view of `rescheduler top`: nodes as bars, moves with their steps, halts and recent activity.
 
-The screen only shows what a `TopSource` returns and passes the user's requests on. Names and messages come
-from the cluster: they are shown as plain text, never as markup.
+The screen only shows the state that a `TopSource` returns, and passes on the user's requests. Names and
+messages come from the cluster, so they are shown as plain text, never as markup.
 """
 
 import asyncio
@@ -23,31 +23,31 @@ from rescheduler.cli.terminal import Terminal, cut_sentence, load_cell, printabl
 __all__ = ["TopScreen"]
 
 _BAR_WIDTHS = (30, 20, 12, 6, 0)
-"""The widest that fits is used."""
+"""The widths of bars, of which the widest that fits is used."""
 _CELL_PADDING = 2
 _LOADING_INTERVAL_S = 0.25
 _COMPACT_BELOW = 100
-"""Columns that the keys need below the tables."""
+"""The width that the list of keys below the tables needs."""
 _NODE_HEADS = ("NODE", "CPU", "MEMORY", "PODS", "STATE")
 _MOVE_HEADS = ("MIGRATION", "STATUS", "AGE", "FROM → TO", "REASON")
 _MIN_REASON = 24
-"""Columns without which no reason is shown; Enter shows it."""
+"""The least width with which reasons are shown; Enter shows the whole reason."""
 _MIN_TEXT_WIDTH = 20
 _SORTS = ("cpu", "memory", "pods", "name")
 
 
 class _Table(DataTable[Text]):
-    """A table whose rows can be opened; the keys below say so."""
+    """A table whose rows can be opened, as the list of keys says."""
 
     BINDINGS: ClassVar = [Binding("enter", "select_cursor", "Open")]
 
 
 class TextPage(ModalScreen[None]):
-    """Shows lines of text until Escape; with `pods`, a list to choose a pod from."""
+    """Shows lines of text until Escape; with `pods`, also a list from which to choose a pod."""
 
     BINDINGS: ClassVar = [
         Binding("escape,q", "dismiss", "Back"),
-        # The list of pods has the focus: these keys would move its cursor.
+        # The list of pods has the focus, so these keys would move its cursor.
         Binding("pagedown,space", "scroll(1)", "Down", priority=True),
         Binding("pageup", "scroll(-1)", "Up", priority=True),
     ]
@@ -81,7 +81,7 @@ class TextPage(ModalScreen[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        for table in self.query("#pods").results(DataTable):  # none if the page was closed meanwhile
+        for table in self.query("#pods").results(DataTable):  # none if the page has been closed
             table.add_column("PODS: press Enter to explain one")
             for pod in self._pods:
                 table.add_row(_plain(pod), key=pod)
@@ -98,7 +98,7 @@ class TextPage(ModalScreen[None]):
 
 
 class Confirmation(ModalScreen[bool]):
-    """A question; `y` confirms it, any other key does not."""
+    """A question, which `y` confirms and any other key denies."""
 
     DEFAULT_CSS = """
     Confirmation { align: center middle; }
@@ -119,7 +119,7 @@ class Confirmation(ModalScreen[bool]):
 
 
 class TopScreen(App[None]):
-    """Refreshes itself every `interval_s`, from the moment when it gets a source."""
+    """Shows the state of its source, and reads it every `interval_s`."""
 
     TITLE = "rescheduler top"
     ENABLE_COMMAND_PALETTE = False
@@ -142,11 +142,11 @@ class TopScreen(App[None]):
     ]
 
     def __init__(self, source: TopSource | None = None, *, interval_s: float = 5.0) -> None:
-        """Without `source`, show `step` until `start` is called."""
+        """Show `step` until `start` is called if there is no `source`."""
         super().__init__()
         self._source = source
         self.step = "Connecting to the API server"
-        """What is done before the first state can be shown."""
+        """The current step before the first state is shown."""
         self.is_shown = asyncio.Event()
         self._began_s = time.monotonic()
         self._interval_s = interval_s
@@ -155,7 +155,7 @@ class TopScreen(App[None]):
         self._sort = _SORTS[0]
         self._filter = ""
         self.refreshes = 0
-        """How often the state was read."""
+        """The number of times that the state was read."""
 
     def compose(self) -> ComposeResult:
         yield Static(self._loading_text(), id="summary")
@@ -172,9 +172,9 @@ class TopScreen(App[None]):
         self.call_after_refresh(self.is_shown.set)
 
     def start(self, source: TopSource) -> None:
-        """Begin to show what this source returns."""
+        """Start to show the state of this source."""
         self._source = source
-        self._refresh_for_ever(source)
+        self._refresh_forever(source)
 
     def _loading_text(self) -> str:
         return f"{self.step}… {time.monotonic() - self._began_s:.0f} s. Press q to quit."
@@ -190,12 +190,12 @@ class TopScreen(App[None]):
         return self._source
 
     def on_resize(self, event: events.Resize) -> None:
-        for footer in self.query(Footer):  # the first event comes before there is one
+        for footer in self.query(Footer):  # there is none at the first event
             footer.compact = event.size.width < _COMPACT_BELOW
-        self.call_after_refresh(self._show)  # before that, `size` is the old one
+        self.call_after_refresh(self._show)  # until then, `size` is the old one
 
     @work
-    async def _refresh_for_ever(self, source: TopSource) -> None:
+    async def _refresh_forever(self, source: TopSource) -> None:
         while True:
             problem = ""
             try:
@@ -203,7 +203,7 @@ class TopScreen(App[None]):
             except Exception as error:  # noqa: BLE001 - shown; the next attempt may succeed
                 problem = f"Can't read the cluster: {error}"
             if not self.query("#summary"):
-                return  # the screen was closed meanwhile
+                return  # the screen has been closed
             self._has_read = True
             if problem:
                 self.query_one("#summary", Static).update(_plain(problem))
@@ -277,10 +277,10 @@ class TopScreen(App[None]):
         self.push_screen(TextPage(title, lines))
 
     def action_pause(self) -> None:
-        self._ask("Pause the daemon: it starts no more moves?", lambda source: source.pause())
+        self._ask("Pause the daemon, so that it starts no more moves?", lambda source: source.pause())
 
     def action_resume(self) -> None:
-        self._ask("Resume: the next check can move pods?", lambda source: source.resume())
+        self._ask("Resume, so that the next check can move pods?", lambda source: source.resume())
 
     def action_cancel(self) -> None:
         """Cancel the move under the cursor."""
@@ -292,7 +292,10 @@ class TopScreen(App[None]):
             return
         assert key is not None
         chosen: str = key
-        self._ask(f"Cancel {chosen}: roll it back, or finish it?", lambda source: source.cancel(chosen))
+        self._ask(
+            f"Cancel {chosen}? It is rolled back, or finished if its pod is already evicted.",
+            lambda source: source.cancel(chosen),
+        )
 
     @work
     async def _ask(self, question: str, act: Callable[[TopSource], Awaitable[str]]) -> None:
@@ -320,7 +323,7 @@ _WIDE_COLOURED = Terminal(width=None, colour=True, unicode=True)
 
 
 def _bar_width(nodes: Sequence[NodeRow], width: int) -> int:
-    """Return the width of bars with which all columns fit, else that of none: names stay whole."""
+    """Return the largest width of bars with which all columns fit; 0 if none fits, as names stay whole."""
     names = max((len(node.name) for node in nodes), default=0)
     states = max((len(node.state) for node in nodes), default=0)
     numbers = 2 * len(" 100%") + len("PODS")
@@ -329,13 +332,13 @@ def _bar_width(nodes: Sequence[NodeRow], width: int) -> int:
 
 
 _Rows = list[tuple[str, tuple[str, ...]]]
-"""Key and cells of each row."""
+"""The key and the cells of each row."""
 
 
 def _move_cells(moves: Sequence[MoveRow], width: int) -> tuple[tuple[str, ...], _Rows]:
-    """Return the heads and rows of moves. Where they are too wide, all is below the name.
+    """Return the heads and rows of moves; if they are too wide, with everything below the name.
 
-    Reasons are left out first: Enter shows them.
+    Reasons are omitted first, because Enter shows them.
     """
     rows: _Rows = [(move.key, (move.key, move.status, move.age, move.nodes)) for move in moves]
     needed = [max((len(row[column]) for _, row in rows), default=0) + _CELL_PADDING for column in range(4)]
@@ -376,10 +379,10 @@ def _bar(percent: float, width: int) -> Text:
 def _replace_rows(
     table: "DataTable[Text]", heads: Sequence[str], rows: Sequence[tuple[str, Sequence[Text]]]
 ) -> None:
-    """Show these rows, with the cursor on the row where it was.
+    """Replace the rows, and keep the cursor on its row.
 
-    If it was on the first row, it stays there: it would hide rows that are new above it, such as a move that
-    has just begun.
+    A cursor on the first row stays on the first row. Otherwise it would hide new rows above it, such as a
+    move that has just started.
     """
     here = table.ordered_rows[table.cursor_row].key.value if table.cursor_row else None
     top = table.scroll_y

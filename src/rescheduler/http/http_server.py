@@ -1,4 +1,4 @@
-"""The HTTP server of all our programs: it limits its connections and closes all of them at the end.
+"""The HTTP server of all our programs, which limits its connections and closes all of them at the end.
 
 It accepts connections itself. When the process has no file descriptors left, asyncio's accept loop logs a
 line for each waiting connection, a hundred at a time, and schedules itself again for each of them.
@@ -30,7 +30,7 @@ __all__ = ["health_application", "serve_http"]
 log = logging.getLogger(__name__)
 
 _SHUTDOWN_TIMEOUT_S: Final = 2.0
-"""How long requests in progress may take at the end; their callers wait for one second."""
+"""How long requests in progress may take after the server is stopped; their callers wait for one second."""
 _CLOSE_S: Final = 1.0
 _BACKLOG: Final = 512
 _ACCEPTS_PER_TURN: Final = 32
@@ -49,7 +49,7 @@ async def serve_http(
     tls: Callable[[], ssl.SSLContext] | None = None,
     limits: ConnectionLimits | None = None,
 ) -> AsyncIterator[int]:
-    """Serve while the body runs, on all addresses without a `host`; yield the port. Raises `OSError`.
+    """Serve on `host`, or on all addresses, while the body runs; yield the port. Raise `OSError`.
 
     `tls` is called for each connection, so that certificates can be rotated.
     """
@@ -83,7 +83,7 @@ async def serve_http(
 
 
 async def _wait_until_closed(connections: OpenConnections) -> None:
-    """Wait until all connections are closed, including those whose clients close them now."""
+    """Wait, for a limited time, until all connections are closed, some of them by their clients."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(connections.closed.wait(), _CLOSE_S)
 
@@ -160,7 +160,7 @@ class _Acceptor:
 
 
 def _max_open_files() -> int:
-    """Raise the limit of open files as far as possible, and return it."""
+    """Raise the limit of open files to at most `_MAX_OPEN_FILES`, and return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -199,8 +199,10 @@ _UNAVAILABLE: Final = 503
 def health_application(
     not_ready: Callable[[], Sequence[str]], metrics: Callable[[], bytes]
 ) -> web.Application:
-    """Serve `/healthz`, `/readyz` and `/metrics`; `not_ready` returns the reasons why the program is not
-    ready."""
+    """Return an application with `/healthz`, `/readyz` and `/metrics`.
+
+    `not_ready` returns the reasons why the program is not ready.
+    """
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")

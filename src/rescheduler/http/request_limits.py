@@ -2,7 +2,7 @@
 
 A new connection is never refused. When there are too many, the server closes the longest idle connection of
 the address that has the most. So a probe always gets through, and a client that opens a thousand connections
-only closes its own. aiohttp limits none of this: it ignores connections in a TLS handshake, and has no limit
+only loses its own. aiohttp limits none of this: it ignores connections in a TLS handshake, and has no limit
 for the time in which the headers or the body of a request must arrive, or a response must be read.
 
 The memory for bodies is limited by what has arrived, not by what clients announce: a client that announces
@@ -49,11 +49,11 @@ class ConnectionPhase(Enum):
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
     connections: int = 256
-    """The most connections at once. With TLS, Python needs a quarter of a megabyte for each."""
+    """Maximum number of connections. With TLS, Python needs a quarter of a megabyte for each."""
     handshake_s: float = 5.0
     idle_s: float = 120.0
-    """Seconds until an idle connection is closed. API servers keep theirs for 90 s, so they close first, and
-    never mid-request."""
+    """Seconds until an idle connection is closed. API servers close theirs after 90 s, which is earlier, so
+    that none is closed while a request is sent."""
     headers_s: float = 5.0
     request_s: float = 10.0
     """API servers and schedulers wait for one second, Prometheus for ten."""
@@ -219,7 +219,7 @@ class LimitedConnection(RequestHandler):
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
-            # With pipelined requests, the next one begins.
+            # With pipelined requests, the next one starts at once.
             self._enter(ConnectionPhase.REQUEST if self._messages else ConnectionPhase.IDLE)
 
     def handle_error(
@@ -237,7 +237,7 @@ class LimitedConnection(RequestHandler):
         return response
 
     def extend(self) -> None:
-        """Give a response that is streamed as much time again: its client has read all that was sent."""
+        """Restart the time limit of a streamed response, because its client has read all that was sent."""
         self._enter(self._accepted.phase)
 
     def _enter(self, phase: ConnectionPhase) -> None:
@@ -246,7 +246,7 @@ class LimitedConnection(RequestHandler):
 
 
 MAX_BODY_BYTES: Final = 13 << 18
-"""3.25 MiB: API servers accept requests of at most 3 MiB, and a review adds user and options. For
+"""3.25 MiB: API servers accept requests of at most 3 MiB, and a review adds the user and options. For
 5,000 nodes, a scheduler sends names of at most 253 bytes each."""
 _MAX_BYTES_TOGETHER: Final = 4 * MAX_BODY_BYTES
 
@@ -258,7 +258,7 @@ class _BodyInProgress:
 
 
 class BodyReader:
-    """Read the bodies of all requests of one server."""
+    """Reads the bodies of all requests of one server, with a limit for each and for all together."""
 
     def __init__(self, largest: int = MAX_BODY_BYTES, together: int = _MAX_BYTES_TOGETHER) -> None:
         self._largest = largest
@@ -290,7 +290,7 @@ class BodyReader:
         largest = max(self._readings, key=lambda each: len(each.body))
         if largest is reading:
             raise web.HTTPServiceUnavailable(text="too many large requests at the same time")
-        # Its handler frees it later: until then, it must not be chosen again.
+        # Its handler removes it later. Until then, it must not be chosen again.
         largest.body.clear()
         if largest.transport is not None:
             largest.transport.abort()

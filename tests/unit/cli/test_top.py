@@ -188,9 +188,7 @@ def test_nodes_that_are_too_hot_for_too_few_checks_are_named():
     heating = ("n1 in 1 of 3 checks", "n2 in 2 of 3 checks", "n3 in 1 of 3 checks")
     snapshot = built().node("n1").snapshot()
     check = CheckResult(1, NOW, snapshot, Plan(taken_at_s=0.0), 0.1, UsageSource.METRICS, heating)
-    words = (
-        "Plan: nothing to move yet: too hot are n1 in 1 of 3 checks, n2 in 2 of 3 checks …, load by metrics"
-    )
+    words = "Plan: nothing to move yet (too hot: n1 in 1 of 3 checks, n2 in 2 of 3 checks …), load by metrics"
     assert _plan_words(check).startswith(words)
 
 

@@ -214,7 +214,7 @@ def test_a_check_says_what_is_there_what_happens_to_it_and_what_to_do_next(tmp_p
     assert (found.exit_code, whole.exit_code) == (3, 3)
     lines = found.stdout.splitlines()
     assert lines[0] == "rescheduler is installed in namespace rescheduler."
-    assert "What it changed in other objects, which is reverted (1):" in lines
+    assert "Changes in other objects, which are reverted (1):" in lines
     installed = sum(len(line.split(", ")) for line in lines if line.endswith(": installed"))
     assert f"Installed objects, which are deleted ({installed}):" in lines
     kept = "1 CustomResourceDefinition, 1 PodMigration, labels of 2 Pods"
@@ -241,7 +241,7 @@ def test_the_question_also_reads_well_for_a_single_mark(tmp_path):
     with served(objects, tmp_path / "kubeconfig"):
         result = run(tmp_path, "uninstall")
     assert result.exit_code == 1
-    assert "What it changed in other objects, which is reverted (1):" in result.stdout
+    assert "Changes in other objects, which are reverted (1):" in result.stdout
     assert "Remove all of this? [y/N]:" in result.stdout
 
 

@@ -497,7 +497,7 @@ def test_the_command_prints_the_file_and_counts_the_notes(tmp_path):
     file.write_text(yaml.safe_dump(policy_of({"PodLifeTime": {"states": ["Failed"]}})))
     result = CliRunner().invoke(main, ["config", "from-descheduler", str(file)])
     assert result.exit_code == 0
-    assert result.stderr == "note: 1 without a counterpart, or different: see the comments\n"
+    assert result.stderr == "note: 1 setting without a counterpart, or different: see the comments\n"
     assert "# - profiles[0].pluginConfig[0].args: running pods are moved for their age alone" in result.stdout
     checked = CliRunner().invoke(main, ["config", "check", "-"], input=result.stdout)
     assert checked.exit_code == 0

@@ -78,5 +78,5 @@ async def test_a_drain_during_a_pause_says_why_nothing_happens(
         assert "load test" not in capsys.readouterr().err, "such moves are made all the same"
         await report_other_executor(it.rescheduler, is_manual=False)
     reported = capsys.readouterr().err
-    assert "it starts no moves now: paused by ada: load test" in reported
+    assert " starts no moves now: paused by ada: load test" in reported
     assert "rescheduler resume" in reported

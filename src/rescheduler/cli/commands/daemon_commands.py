@@ -89,7 +89,7 @@ def run(  # noqa: PLR0913 - one per option
             serve_http,
         )
 
-        meters = Metrics(lags=lambda: daemon.lags, depth=lambda: daemon.queue_depth)
+        metrics = Metrics(lags=lambda: daemon.lags, depth=lambda: daemon.queue_depth)
         at = await lease_key(client, configuration, namespace or own_namespace(client))
         me = new_identity()
         async with contextlib.AsyncExitStack() as stack:
@@ -98,14 +98,14 @@ def run(  # noqa: PLR0913 - one per option
                 file=Path(cluster.config) if cluster.config is not None else None,
                 overridden=overridden,
                 read_only=dry_run,
-                listeners=[meters, *await _trace_listeners(stack, me, at.partition("/")[0])],
+                listeners=[metrics, *await _trace_listeners(stack, me, at.partition("/")[0])],
                 me=me,
             )
             ended = stop_event_on_signals()
             daemon = Daemon(
                 lambda observer: _rate_limited_client(client, configuration, observer), configuration, options
             )
-            app = health_application(lambda: daemon.not_ready, meters.text)
+            app = health_application(lambda: daemon.not_ready, metrics.text)
             try:
                 await stack.enter_async_context(serve_http(app, host, port))
             except OSError as error:
@@ -124,7 +124,7 @@ _TRACE_RECEIVERS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_
 async def _trace_listeners(
     stack: contextlib.AsyncExitStack, me: str, namespace: str
 ) -> "list[DaemonListener]":
-    """Return the listener that sends traces, if a receiver is set."""
+    """Return the listener that sends traces; none if no receiver is set."""
     if not any(map(os.environ.get, _TRACE_RECEIVERS)) or os.environ.get("OTEL_SDK_DISABLED") == "true":
         return []
     from rescheduler.kube.event_recorder import log_event  # noqa: PLC0415
@@ -174,7 +174,7 @@ def pause(cluster: ClusterSource, namespace: str | None, why: str) -> None:
 @live_cluster_options
 @installation_namespace_option
 def resume(cluster: ClusterSource, namespace: str | None) -> None:
-    """The next check can move pods again. Failures before it no longer halt the daemon."""
+    """The next check can move pods again. Past failures no longer halt the daemon."""
     at = _set_pause(cluster, namespace, paused=False)
     words = f"Resumed ({at}): the next check can move pods." if at else "not paused: nothing to resume"
     print_words(words, err=False)
@@ -190,7 +190,7 @@ async def installation_namespace(
 
 
 def _set_pause(cluster: ClusterSource, namespace: str | None, *, paused: bool, why: str = "") -> str:
-    """Write the pause and return the name of the ConfigMap that holds it; empty if there is none to end."""
+    """Write the pause and return the name of its ConfigMap; empty if there is no pause or halt to end."""
     configuration = cluster.configuration()
 
     async def switch(client: "Client") -> str:
@@ -208,7 +208,7 @@ def _set_pause(cluster: ClusterSource, namespace: str | None, *, paused: bool, w
                 await require_daemon(client, configuration, home)
             except NoDaemonError as error:
                 exit_with_error(str(error), EXIT_ERROR)
-        if not paused and not await _is_held_back(client, home):
+        if not paused and not await _is_paused_or_halted(client, home):
             return ""
         by = await requesting_user(client)
         await write_pause(client, home, Pause(paused=paused, by=by, at=datetime.now(UTC), why=why))
@@ -218,8 +218,8 @@ def _set_pause(cluster: ClusterSource, namespace: str | None, *, paused: bool, w
     return written
 
 
-async def _is_held_back(client: "Client", home: str) -> bool:
-    """Return whether there is a pause, or a halt by failures, which `resume` ends, too; True if unknown."""
+async def _is_paused_or_halted(client: "Client", home: str) -> bool:
+    """Return whether there is a pause or a halt by failures, both of which `resume` ends; True if unknown."""
     from rescheduler.api.daemon_status import HaltReason, UnreadableState  # noqa: PLC0415
     from rescheduler.daemon.own_objects import read_state  # noqa: PLC0415
     from rescheduler.kube.errors import Forbidden  # noqa: PLC0415
@@ -245,7 +245,7 @@ def version(cluster: ClusterSource, client: bool, output: str) -> None:
         others = {} if client else cluster.with_client(None, _server_versions)
         print_document({"clientVersion": own} | others, output)
         return
-    # Printed first: it is known even if no server answers.
+    # Printed first, because it is known even if no server answers.
     echo(f"Client Version: {own}")
     if not client:
         found = cluster.with_client(None, _server_versions)

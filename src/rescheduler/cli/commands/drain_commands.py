@@ -113,7 +113,7 @@ def drain(  # noqa: PLR0913 - one per option
 def _selected_nodes(
     names: tuple[str, ...], selector: "Selector | None", known: "Iterable[NodeRecord]"
 ) -> tuple[str, ...]:
-    """Return the nodes that the user means; exit if the selector matches none."""
+    """Return the nodes that the user named or selected; exit if the selector matches none."""
     if selector is None:
         return names
     found = tuple(sorted(node.name for node in known if selector.matches(node.labels)))
@@ -171,7 +171,7 @@ async def _drain(
             async for last in draining.states(wait=wait):
                 view.on_nodes(last)
                 await draining.write_conditions(last, rescheduler.now())
-                await checker.measure()  # the next plan is made of it
+                await checker.measure()  # the next plan uses these loads
 
     async with rescheduler.executing():
         await report_other_executor(rescheduler, is_manual=False)
@@ -182,7 +182,7 @@ async def _drain(
             await asyncio.wait([running])
         if not running.cancelled():
             running.result()
-        # What was planned before Ctrl-C says nothing about the moves that ended after it.
+        # After Ctrl-C, the last states are outdated: moves have ended since.
         states = draining.now() if view.is_interrupted or not last else last
         await draining.write_conditions(states, rescheduler.now())
     if draining.has_running_moves:
@@ -191,7 +191,7 @@ async def _drain(
 
 
 def _report_remaining(nodes: list[str]) -> None:
-    """Say what state the nodes are in that are not empty, and what to do."""
+    """Print the state of the nodes that are not empty, and what to do."""
     if not nodes:
         return
     names = " ".join(nodes)

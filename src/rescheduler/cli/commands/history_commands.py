@@ -71,9 +71,9 @@ def history(
     cluster: ClusterSource,
     output: str,
 ) -> None:
-    """Also shows the balance before and after each plan, and for how long no pod was ready.
+    """The command also shows the balance before and after each plan, and how long no pod was ready.
 
-    Finished PodMigrations are deleted after migrationTTL (24h). Before that, the daemon notes them in the
+    Finished PodMigrations are deleted after migrationTTL (24h). Before that, the daemon records them in the
     ConfigMap rescheduler-history, which keeps the last 2,000. Moves without a daemon are only known while
     their PodMigrations exist.
     """

@@ -1,4 +1,4 @@
-"""`rescheduler migrations`: list, show, watch and cancel migrations."""
+"""`rescheduler migrations`: list, show, watch, cancel and resume migrations."""
 
 import asyncio
 import contextlib
@@ -118,13 +118,13 @@ def _selected(
     labels: str,
     is_in_fields: Callable[[Any], bool],
 ) -> "tuple[list[Object], Callable[[Any], bool]]":
-    """Return the migrations that the user means, and what selects them among later changes."""
+    """Return the migrations that the user selected, and a function that selects later changes of them."""
     selector = label_selector(labels)
-    is_meant = _filter(namespace, key)
+    has_key = _filter(namespace, key)
 
     def is_selected(item: "Object") -> bool:
         has_labels = selector.matches(item["metadata"].get("labels") or {})
-        return is_meant(item) and has_labels and is_in_fields(item)
+        return has_key(item) and has_labels and is_in_fields(item)
 
     found = execution.ask(lambda client: _read_migrations(client, namespace, key, labels))
     if key and not found:
@@ -137,7 +137,7 @@ def _show(
 ) -> None:
     """Print the list of migrations, or the one that the user named."""
     if not migrations and output in {"table", "wide", "name"}:
-        # As kubectl does: a script that reads the names gets none.
+        # On standard error, as in kubectl: a script that reads the names gets none.
         echo("No migrations found.", err=True)
         return
     if output == "name":
@@ -189,7 +189,7 @@ _FIELDS: Final = (
     "status.handover",
     "status.failure",
 )
-"""Fields to select by. An API server knows only the name and the namespace of custom objects."""
+"""The fields to select by. An API server can select custom objects only by name and namespace."""
 
 
 def _parse_fields(text: str) -> Callable[[Any], bool]:
@@ -216,7 +216,7 @@ def _field_of(item: Any, path: str) -> str:
 
 
 async def _not_found_message(client: "Client", key: str) -> str:
-    """Name similar migrations, also of other namespaces: `history` and Events show names without them."""
+    """Return a message with similar names in all namespaces: users often copy a name without one."""
     from rescheduler.kube import errors  # noqa: PLC0415
 
     try:
@@ -239,7 +239,7 @@ def _filter(namespace: str, key: str) -> Callable[[Any], bool]:
 
 
 async def _events(client: "Client", item: "Object") -> "list[Object]":
-    """Return its Events, oldest first."""
+    """Return the Events of the migration, oldest first."""
     from rescheduler.kube import errors  # noqa: PLC0415
     from rescheduler.kube.api_resources import EVENTS  # noqa: PLC0415
 

@@ -40,7 +40,7 @@ _MANUAL_REMEDIES: Final = {
     "Gone": "To list the pods, run: kubectl get pods -A",
     "TargetUnfit": "Choose another node with --to, or omit --to to use the best node.",
 }
-"""Remedies for a pod and a node that the user has named."""
+"""Remedies for a pod and a node that the user named."""
 
 
 @click.command()
@@ -64,7 +64,7 @@ def move(  # noqa: PLR0913 - one per option
     output: str,
 ) -> None:
     """Name a pod as for kubectl, with -n NAMESPACE, or as NAMESPACE/NAME. deploy/NAME means all pods of the
-    Deployment, one after the other. The start of a name is enough if no other name starts like it.
+    Deployment, one after the other. A unique prefix of a name is enough.
 
     A copy is ready before the pod is evicted, if the owner of the pod allows it. If the pod can't be moved,
     the command prints the reason and the remedy. Limits that prevent frequent moves (minPodAge, podCooldown,
@@ -169,7 +169,7 @@ def _preview_move(
 
 
 def _existing_pod(key: str, snapshot: "Snapshot") -> str:
-    """Return the pod's key; exit, with similar names, if there is no such pod, or are several."""
+    """Return the pod's key; exit and print similar names if no pod or several pods match."""
     found = existing_key(key, snapshot.pods.row)
     exit_if_missing("pod", found, snapshot)
     return found

@@ -1,4 +1,4 @@
-"""`rescheduler explain`: why can't this pod move? `fit`: would this pod fit, and what would have to move?"""
+"""`rescheduler explain`, which says why pods can't move, and `fit`, which says whether new pods would fit."""
 
 import sys
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ _HAS_TEMPLATE = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", 
 
 
 class InvalidPodManifest(ValueError):  # noqa: N818 - says what the file is
-    """The file has no pod that could be scheduled."""
+    """The manifest has no pod that could be scheduled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,9 @@ def fit(
     cluster: ClusterSource,
     output: str,
 ) -> None:
-    """It creates and moves nothing.
+    """The command creates and moves nothing.
 
-    It judges by the rules of the scheduler and by the same protections and limits as MakeRoom.
+    It applies the rules of the scheduler and the same protections and limits as MakeRoom.
 
     Exit codes: 0 if all pods fit now, 3 if some fit after moves, 1 if a pod does not fit or the cluster or
     the file can't be read, 2 for invalid options or an invalid configuration.
@@ -122,7 +122,7 @@ def fit(
 
 
 def _for_what_if(policy: "Policy", pods: int, max_moves: int | None) -> "Policy":
-    """Return the policy without the limits that say when moves start: the question is what is possible."""
+    """Return the policy without the limits that delay moves, because `fit` shows which moves are possible."""
     most = max_moves or policy.make_room.max_moves
     from rescheduler.config.move_limits import MovesPerHour  # noqa: PLC0415
     from rescheduler.config.profiles import replace_settings  # noqa: PLC0415
@@ -137,7 +137,7 @@ def _for_what_if(policy: "Policy", pods: int, max_moves: int | None) -> "Policy"
 
 
 def fit_results(keys: list[str], plan: "Plan", strategy: "MakeRoom") -> list[FitResult]:
-    """Return what became of each pod, in order."""
+    """Return the result for each pod, in the order of `keys`."""
     rooms = {room.pod: room.node for move in plan.moves for room in move.rooms}
     refused = {each.subject: each.detail for each in plan.refused}
     found = []
@@ -147,7 +147,7 @@ def fit_results(keys: list[str], plan: "Plan", strategy: "MakeRoom") -> list[Fit
         elif key in rooms:
             found.append(FitResult(key, "AfterMoves", rooms[key]))
         else:
-            found.append(FitResult(key, "No", why=refused.get(key, "no room is left by the pods before it")))
+            found.append(FitResult(key, "No", why=refused.get(key, "the pods before it leave no room")))
     return found
 
 
@@ -178,7 +178,7 @@ def _print_results(results: list[FitResult], plan: "Plan", output: str) -> None:
 
 
 def _result_lines(terminal: Terminal, rows: list[list[Cell]]) -> Iterator[str]:
-    """Yield a table, or several lines per pod if it is too wide: names of nodes stay whole."""
+    """Yield a table, or several lines per pod if the table is too wide, because names are never shortened."""
     heads = ("POD", "FITS", "NODE")
     if not terminal.is_narrower_than(sum(table_widths(heads, rows)) + 2 * (len(heads) - 1)):
         yield from table(terminal, heads, rows)
@@ -265,7 +265,7 @@ def _block(holder: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _with_defaults(spec: dict[str, Any], priority: int | None) -> dict[str, Any]:
-    """Return the spec as the API server would admit it, as far as the scheduler looks at it."""
+    """Return the spec with the API server's defaults for the fields that the scheduler reads."""
     if not spec.get("containers"):
         raise InvalidPodManifest("the pod has no containers")
     if spec.get("nodeName"):
@@ -285,7 +285,7 @@ def _with_defaults(spec: dict[str, Any], priority: int | None) -> dict[str, Any]
 
 
 def _with_requests(container: dict[str, Any]) -> dict[str, Any]:
-    """Return the container with a request for each limit that has none, as the API server defaults it."""
+    """Return the container with a request for each limit without one, as the API server adds it."""
     resources = _block(container, "resources")
     requests = {**_block(resources, "limits"), **_block(resources, "requests")}
     return {**container, "resources": {**resources, "requests": requests}}
@@ -303,11 +303,10 @@ def _with_requests(container: dict[str, Any]) -> dict[str, Any]:
 @cluster_and_config_options
 @text_output_option
 def explain(kind: str, name: str | None, namespace: str | None, cluster: ClusterSource, output: str) -> None:
-    """For a pod: whether it can move, the reasons if not, and why each other node can't take it.
+    """For a pod, the output says whether it can move, why not, and why each other node can't take it.
 
     Name a pod as for kubectl, with -n NAMESPACE, or as NAMESPACE/NAME. `pod NAME` and `pod/NAME` are the
-    same. The start of a name is enough if no other name starts like it. deploy/NAME means all pods of the
-    Deployment.
+    same. A unique prefix of a name is enough. deploy/NAME means all pods of the Deployment.
     """
     kind, name = kind_and_name(kind, name)
     configuration = cluster.effective_configuration()

@@ -101,8 +101,10 @@ def _validate_strategies(policy: "Policy") -> None:
 def make_plan(
     cluster: ClusterSource, configuration: "Configuration", pending_pod: str | None = None
 ) -> "Plan":
-    """Read the cluster and return a plan; exit if that fails. `pending_pod` names the only pod that the plan
-    makes room for, and does nothing else."""
+    """Read the cluster and return a plan; exit if that fails.
+
+    With `pending_pod`, the plan only makes room for this pod.
+    """
     snapshot, webhook = cluster.read_snapshot(configuration, meanwhile=PRELOADED_MODULES)
     return _plan_of(snapshot, webhook, configuration, pending_pod)
 
@@ -162,7 +164,7 @@ _EXIT_MOVES_PROPOSED = 3
 @click.option(
     "--html", metavar="FILE", help="Also write the plan to FILE as a web page that needs no server."
 )
-@click.option("--diff", metavar="FILE", help="Show what differs from the plan that FILE was saved with.")
+@click.option("--diff", metavar="FILE", help="Show the differences from the plan that was saved to FILE.")
 @click.option("--anonymize", is_flag=True, help="Replace all names, for a page that you give to others.")
 def plan(  # noqa: PLR0913 - one per option
     *,
@@ -177,7 +179,7 @@ def plan(  # noqa: PLR0913 - one per option
     diff: str | None,
     anonymize: bool,
 ) -> None:
-    """Reads the cluster of the current kubectl context, or a saved one with --from.
+    """The command reads the cluster of the current kubectl context, or a saved one with --from.
 
     Exit codes: 0 if there is nothing to do, 3 if there are moves or node changes, 1 if the cluster or the
     file can't be read, 2 for invalid options or an invalid configuration.
@@ -222,7 +224,7 @@ def _save_plan(made: "Plan", file: str) -> None:
 
 
 def _plan_page(cluster: ClusterSource, configuration: "Configuration", file: str) -> "Plan":
-    """Write the page, and return its plan."""
+    """Write the plan to `file` as a web page, and return it."""
     from rescheduler.web.page_model import SavedPage  # noqa: PLC0415
     from rescheduler.web.static_page import plan_html  # noqa: PLC0415
 
@@ -311,7 +313,7 @@ def apply(
     if file is not None and (strategies or max_moves):
         raise click.UsageError("--strategy and --max-moves can't be used with PLAN")
     configuration = with_overrides(cluster.effective_configuration(), strategies, max_moves)
-    if cluster.config is not None and configuration.policy.dry_run:  # the installed one's is for the daemon
+    if cluster.config is not None and configuration.policy.dry_run:  # the installed dryRun is for the daemon
         exit_with_error("nothing was moved: the configuration sets dryRun", EXIT_USAGE_ERROR)
     saved = None if file is None else _read_plan(file)
     if saved is not None:
@@ -341,7 +343,7 @@ def apply(
 
 
 def _print_age(saved: "Plan") -> None:
-    """Say how old the plan is: the cluster may have changed since."""
+    """Print the age of the plan, because the cluster may have changed since."""
     from kubevalues.duration import short_duration  # noqa: PLC0415
 
     age = timedelta(seconds=max(0, round(datetime.now(UTC).timestamp() - saved.taken_at_s)))

@@ -56,13 +56,13 @@ def snapshot(
     without_names = anonymize or anonymise
     if keep and not without_names:
         raise click.UsageError("--keep needs --anonymize: without it, all names are kept")
-    saving = _read_cluster(cluster)
+    export = _read_cluster(cluster)
     if without_names:
-        saving = saving.without_names(keep)
-    _write(saving, file)
-    for note in saving.notes:
+        export = export.without_names(keep)
+    _write(export, file)
+    for note in export.notes:
         print_note(note)
-    found = Counter(each["kind"] for each in saving.objects)
+    found = Counter(each["kind"] for each in export.objects)
     listed = ", ".join(f"{count} {kind}" for kind, count in found.items())
     print_words(f"saved {listed or 'nothing'}")
 
@@ -85,15 +85,15 @@ def _read_cluster(cluster: ClusterSource) -> "ClusterExport":
         exit_with_error(str(error), EXIT_ERROR)
 
 
-def _write(saving: "ClusterExport", file: str) -> None:
+def _write(export: "ClusterExport", file: str) -> None:
     from rescheduler.cluster.sources.cluster_export import encode_export  # noqa: PLC0415
 
     if file == "-":
-        sys.stdout.buffer.write(encode_export(saving, "-"))
+        sys.stdout.buffer.write(encode_export(export, "-"))
         sys.stdout.flush()
         return
     try:
-        _write_atomically(Path(file), encode_export(saving, file))
+        _write_atomically(Path(file), encode_export(export, file))
     except (OSError, ValueError) as error:
         exit_with_error(f"{file}: {getattr(error, 'strerror', None) or error}", EXIT_ERROR)
 
@@ -126,10 +126,9 @@ _KINDS_WITH_TEMPLATE = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
 @verbose_option
 @output_option
 def simulate(cluster: ClusterSource, checks: int, strategies: tuple[str, ...], output: str) -> None:
-    """The planner and the controller are the real ones, with every step of every move.
+    """The real planner and controller execute every step of every move.
 
-    Only the cluster is simulated: no live cluster is read or changed. Owners that are missing in the file
-    are added.
+    Only the cluster is simulated: no live cluster is read or changed. Owners that the file lacks are added.
     """
     configuration = with_overrides(cluster.configuration(), strategies, None)
     assert cluster.saved is not None
@@ -148,11 +147,11 @@ def simulate(cluster: ClusterSource, checks: int, strategies: tuple[str, ...], o
         if output == "table":
             echo_lines(simulated_check_lines(check, terminal), color=terminal.colour)
 
-    # A dry run would move nothing, and so show nothing.
+    # A dry run would move nothing, so there would be nothing to show.
     configuration = replace(configuration, policy=replace(configuration.policy, dry_run=False))
     for assumption in reading.assumptions:
         print_note(assumption)
-    course = simulated(
+    simulated_checks = simulated(
         objects,
         configuration,
         start=start,
@@ -162,9 +161,9 @@ def simulate(cluster: ClusterSource, checks: int, strategies: tuple[str, ...], o
         report=report,
     )
     if output == "table":
-        echo_lines(simulation_summary_lines(course, terminal), color=terminal.colour)
+        echo_lines(simulation_summary_lines(simulated_checks, terminal), color=terminal.colour)
     else:
-        print_document(simulation_document(course, reading.assumptions), output)
+        print_document(simulation_document(simulated_checks, reading.assumptions), output)
 
 
 def _objects(raw: bytes, source: str) -> list[dict[str, Any]]:
@@ -183,7 +182,7 @@ def _objects(raw: bytes, source: str) -> list[dict[str, Any]]:
 
 
 def _without_templates(objects: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield the workloads without a pod template: they could not replace the pods that are moved."""
+    """Yield the workloads without a pod template, which could not replace the pods that are moved."""
     for item in objects:
         if item["kind"] in _KINDS_WITH_TEMPLATE and not (item.get("spec") or {}).get("template"):
             metadata = item["metadata"]

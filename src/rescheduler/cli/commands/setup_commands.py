@@ -1,4 +1,4 @@
-"""`rescheduler config`, `manifests` and `completion`: what you need to set up rescheduler."""
+"""`rescheduler config`, `manifests` and `completion`, which set up rescheduler."""
 
 import sys
 from pathlib import Path
@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rescheduler.cli.cluster_source import EXIT_USAGE_ERROR, exit_with_error, print_note, read_input_file
-from rescheduler.cli.terminal import echo
+from rescheduler.cli.terminal import counted, echo
 
 if TYPE_CHECKING:
     from rescheduler.config.policy import Policy
     from rescheduler.install.install_options import Options
 
 __all__ = ["completion", "config", "manifests"]
-
-_EXIT_INVALID_CONFIG = 2
 
 
 @click.group()
@@ -47,7 +45,7 @@ def check(file: str) -> None:
         else:
             loaded = load_file(Path(file), known_strategies())
     except ConfigurationError as error:
-        exit_with_error(str(error), _EXIT_INVALID_CONFIG)
+        exit_with_error(str(error), EXIT_USAGE_ERROR)
     for note in loaded.notes:
         print_note(note)
     echo(render_effective(loaded.configuration), nl=False)
@@ -76,9 +74,9 @@ def from_descheduler(policy: str) -> None:
     try:
         converted, notes = convert_descheduler_policy(*read_input_file(policy))
     except ConfigurationError as error:
-        exit_with_error(str(error), _EXIT_INVALID_CONFIG)
+        exit_with_error(str(error), EXIT_USAGE_ERROR)
     if notes:
-        print_note(f"{len(notes)} without a counterpart, or different: see the comments")
+        print_note(f"{counted(len(notes), 'setting')} without a counterpart, or different: see the comments")
     echo(converted, nl=False)
 
 
@@ -177,7 +175,7 @@ def manifests(  # noqa: PLR0913 - one per option
         if config is not None:
             content, source = read_input_file(config)
             text, policy = _validated_configuration(content, source)
-            # Ours is a dry run, so the user of a file may expect that this one is, too.
+            # The default is a dry run, so a user may expect that the file is one, too.
             if not policy.dry_run:
                 print_note(f"the daemon will move pods: {source} has no dryRun: true")
         else:
@@ -190,7 +188,7 @@ def manifests(  # noqa: PLR0913 - one per option
 
 
 def _install_options(values: str | None, image: str | None) -> "Options":
-    """Return the values of the file, with the image of the command line; exit if they are invalid."""
+    """Return the values in the file, with the image given on the command line; exit if they are invalid."""
     import msgspec  # noqa: PLC0415
     import yaml  # noqa: PLC0415
 
@@ -230,7 +228,7 @@ def _disabled(options: "Options", part: str) -> "Options":
 
 
 def _validated_configuration(content: bytes, source: str) -> "tuple[str, Policy]":
-    """Return the text of a valid configuration and what it says; exit if it is invalid."""
+    """Return the text of a configuration and its policy; exit if it is invalid."""
     from rescheduler.config.config_loader import load_content  # noqa: PLC0415
     from rescheduler.config.config_validation import (  # noqa: PLC0415
         ConfigurationError,
@@ -253,7 +251,7 @@ def _print_manifests(items: list[dict[str, Any]]) -> None:
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """To load it in every session, add one of these lines to the start-up file of your shell:
+    """To load the script in every session, add one of these lines to the start-up file of your shell:
 
     \b
     bash:  source <(rescheduler completion bash)

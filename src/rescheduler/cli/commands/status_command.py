@@ -1,4 +1,4 @@
-"""`rescheduler status`: what the daemon reports, and what is wrong with the installation."""
+"""`rescheduler status`: the status of the daemon, and problems of the installation."""
 
 import asyncio
 import re
@@ -32,7 +32,7 @@ _CONCURRENT_REVIEWS: Final = 8
 _COMMAND: Final = re.compile(r"`[^`]+`")
 _HOW_TO_BIND: Final = "docs/permissions.md says how to bind them"
 _MOVED_RESOURCES: Final = {"pods", "pods/eviction", "podmigrations", "podmigrations/status"}
-"""What a process that makes moves writes."""
+"""The resources that a process writes to make moves."""
 _INSTALL: Final = "rescheduler manifests --create-namespace --image IMAGE | kubectl apply -f -"
 _APPLY_CRD: Final = "rescheduler manifests --crd | kubectl apply -f -"
 
@@ -45,8 +45,8 @@ def status(cluster: ClusterSource, namespace: str | None, output: str) -> None:
     """Problems are failing pods, suspect nodes and nodes that can't be drained.
 
     It also checks the installation: the Deployment, the CRD, the webhook, and which commands your permissions
-    allow. The command reads only the cluster, so it works from any machine. The rest is what the daemon wrote
-    at its last check.
+    allow. The command reads only the cluster, so it works from any machine. The daemon's status is as of its
+    last check.
     """
     configuration = cluster.configuration()
 
@@ -75,7 +75,7 @@ def status(cluster: ClusterSource, namespace: str | None, output: str) -> None:
 async def _observe_status(
     client: "Client", namespace: str | None, configuration: "Configuration", *, is_given: bool
 ) -> "ObservedStatus":
-    """`is_given` says whether the user named the configuration."""
+    """Return the status; `is_given` says whether the user named a configuration file."""
     from rescheduler.api.well_known_names import EMPTY_CONDITION  # noqa: PLC0415
     from rescheduler.cli.migrations_view import LiveSteps  # noqa: PLC0415
     from rescheduler.cli.status_view import ObservedStatus  # noqa: PLC0415
@@ -120,7 +120,7 @@ async def _observe_status(
 async def read_copies(client: "Client", namespace: str, items: "list[Object]") -> "dict[str, PodRecord]":
     """Return the pods that running migrations have created, by the migration's key; none without permission.
 
-    Their state says how far a migration is: its status has only the steps that the next process must know.
+    They show the current step: the status of a migration has only the steps that the next process must know.
     """
     from rescheduler.cluster.codecs.record_resources import PODS  # noqa: PLC0415
     from rescheduler.kube import errors  # noqa: PLC0415
@@ -164,7 +164,7 @@ async def installed_settle_time(client: "Client", default: "timedelta") -> "time
 
 
 class _PermittedReader:
-    """Reads what the user may read, and collects what they may not: the rest is shown all the same."""
+    """Reads everything that the user may read, and collects the errors about the rest."""
 
     def __init__(self, client: "Client") -> None:
         self._client = client
@@ -195,7 +195,7 @@ class _PermittedReader:
         return found
 
     async def list(self, resource: Any) -> "list[Any] | None":
-        """Return the objects; none if they can't be read, and None if the cluster doesn't know the kind."""
+        """Return the objects; an empty list if they can't be read, None if the cluster lacks the kind."""
         from rescheduler.kube import errors  # noqa: PLC0415
 
         try:
@@ -208,7 +208,7 @@ class _PermittedReader:
 
 
 async def _describe_installation(client: "Client", home: str, *, has_crd: bool) -> tuple[str, ...]:
-    """Return sentences about the Deployment, the CRD and the webhook: what a person would look at first."""
+    """Return sentences about the Deployment, the CRD and the webhook, which a person would check first."""
     from rescheduler.cluster.sources.live_source import probe_webhook_if_registered  # noqa: PLC0415
     from rescheduler.kube import errors  # noqa: PLC0415
 
@@ -272,7 +272,7 @@ async def _describe_deployment(client: "Client", home: str) -> str:
 
 
 async def _describe_permissions(client: "Client", home: str, *, has_leader: bool) -> tuple[str, ...]:
-    """Return what the user's permissions allow and what not, and which roles would, as sentences.
+    """Return sentences about the commands that the user's permissions allow, and the roles for the others.
 
     Without a leader, commands make the moves themselves, which needs the permissions of the daemon.
     """
@@ -331,7 +331,7 @@ async def _describe_permissions(client: "Client", home: str, *, has_leader: bool
 
 
 async def _denied(client: "Client", accesses: "list[Access]") -> "list[Access]":
-    """Return what the user's permissions don't allow. Raises `KubeError`."""
+    """Return the accesses that the user's permissions don't allow; raise `KubeError`."""
     from rescheduler.cluster.sources.live_source import gather_all  # noqa: PLC0415
     from rescheduler.web.web_authorization import review_own_access  # noqa: PLC0415
 

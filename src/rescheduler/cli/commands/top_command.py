@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ import click
 from rescheduler.cli.cluster_source import EXIT_USAGE_ERROR, ClusterSource, exit_with_error
 from rescheduler.cli.command_options import effective_config_options
 from rescheduler.cli.execution import Execution, requesting_user, short_collections
-from rescheduler.cli.terminal import counted, echo
+from rescheduler.cli.terminal import counted, echo, rounded_duration
 
 if TYPE_CHECKING:
     from rescheduler.api.daemon_status import DaemonStatus, Pause
@@ -31,7 +31,7 @@ __all__ = ["LiveTop", "show_while_loading", "top"]
 
 _NAMED = 2
 _RECENT = 20
-"""Finished moves that are shown."""
+"""The number of finished moves that are shown."""
 
 
 @click.command()
@@ -67,7 +67,7 @@ def top(cluster: ClusterSource, interval: float) -> None:
 
 
 async def show_while_loading(screen: "TopScreen", execution: Execution, client: "Client") -> None:
-    """Show the screen at once, and read the cluster meanwhile: large ones take several seconds.
+    """Show the screen at once, and read the cluster meanwhile, which can take several seconds.
 
     If the cluster can't be read, the screen is closed, and the error is raised.
     """
@@ -82,7 +82,7 @@ async def show_while_loading(screen: "TopScreen", execution: Execution, client: 
 
 
 async def _load(screen: "TopScreen", execution: Execution, client: "Client") -> None:
-    """Read the cluster and keep watching it until it is cancelled; the screen says what is being done."""
+    """Read the cluster and watch it until the task is cancelled; `screen.step` names the current step."""
     from rescheduler.daemon.own_objects import state_namespace  # noqa: PLC0415
 
     await screen.is_shown.wait()
@@ -96,7 +96,7 @@ async def _load(screen: "TopScreen", execution: Execution, client: "Client") -> 
 
 
 class LiveTop:
-    """Reads a live cluster through caches, and acts with the user's permissions."""
+    """Implements `TopSource` with a live cluster, which it watches, and the user's permissions."""
 
     def __init__(self, rescheduler: "Rescheduler", checker: "Checker", home: str, address: str = "") -> None:
         """`home` is the namespace of the daemon's state, `address` says which cluster it is."""
@@ -222,7 +222,7 @@ class LiveTop:
 def _summary(pause: "Pause", status: "DaemonStatus | None", now: datetime) -> tuple[str, ...]:
     written = ""
     if status is not None and status.updated is not None:
-        written = f", status written {_elapsed(status.updated, now)} ago"
+        written = f", status written {rounded_duration(now - status.updated)} ago"
     if status is None:
         lines = ["Daemon: no status yet"]
     elif status.dry_run is not None:
@@ -237,7 +237,7 @@ def _summary(pause: "Pause", status: "DaemonStatus | None", now: datetime) -> tu
 
 
 def _balance_words(check: "CheckResult", policy: "Policy") -> str:
-    """Return the spread of the loads that the bars show; what the daemon wrote at its last check is older."""
+    """Return the spread of the loads that the bars show; the daemon's status would be older."""
     from rescheduler.daemon.status_writer import balance_of  # noqa: PLC0415
 
     parts = (
@@ -252,7 +252,7 @@ def _plan_words(check: "CheckResult") -> str:
     moves = len(check.plan.moves)
     what = counted(moves, "move") if moves else "nothing to move"
     if check.heating:
-        what += f" yet: too hot are {', '.join(check.heating[:_NAMED])}{' …' * (len(check.heating) > _NAMED)}"
+        what += f" yet (too hot: {', '.join(check.heating[:_NAMED])}{' …' * (len(check.heating) > _NAMED)})"
     return f"Plan: {what}, load by {check.usage_source}, as of {check.began:%H:%M:%S} UTC"
 
 
@@ -308,7 +308,7 @@ def _move_row(migration: "Migration", now: datetime) -> "MoveRow":
 
     status = migration.status
     since = status.finished_at or migration.created
-    age = _elapsed(since, now)
+    age = rounded_duration(now - since)
     return MoveRow(
         migration.key,
         _status_text(migration),
@@ -324,9 +324,3 @@ def _status_text(migration: "Migration") -> str:
     if not migration.is_finished:
         return status.message or status.step or "Queued"
     return f"{status.phase}: {status.message}" if status.failure and status.message else str(status.phase)
-
-
-def _elapsed(since: datetime, now: datetime) -> str:
-    from kubevalues.duration import short_duration  # noqa: PLC0415
-
-    return short_duration(timedelta(seconds=max(0, round((now - since).total_seconds()))))

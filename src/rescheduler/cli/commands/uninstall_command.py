@@ -1,4 +1,4 @@
-"""`rescheduler uninstall`: remove an installation from a cluster, or list what it consists of."""
+"""`rescheduler uninstall`: remove an installation from a cluster, or list its objects."""
 
 import sys
 from collections import Counter
@@ -30,8 +30,8 @@ __all__ = ["uninstall"]
 _EXIT_LEFTOVERS = 3
 
 _STOP_TIMEOUT_S = 120.0
-"""Seconds until the pods must be gone: longer than their grace period, and than Kubernetes needs to delete
-pods of lost nodes."""
+"""Time limit for the pods to end, which is longer than their grace period, and than Kubernetes needs to
+delete pods of lost nodes."""
 
 
 @click.command()
@@ -94,7 +94,7 @@ def uninstall(
 
 
 def _end_check(findings: "RemovalFindings", command: str) -> NoReturn:
-    """Say what to do next and exit."""
+    """Print the next step and exit."""
     print_words(f"\nNothing was changed. To remove this, run: {command}", err=False)
     if kept := _history_text(findings):
         print_words(f"The history is kept ({kept}); with --history, it is removed, too.", err=False)
@@ -104,7 +104,7 @@ def _end_check(findings: "RemovalFindings", command: str) -> NoReturn:
 
 
 def _listing(findings: "RemovalFindings", namespace: str) -> "Iterator[str]":
-    """Yield what is found, by what happens to it and by kind."""
+    """Yield the lines about the findings, by what is done with them and by kind."""
     from rescheduler.install.leftovers import LeftoverKind  # noqa: PLC0415
 
     is_installed = any(each.kind is LeftoverKind.INSTALLED for each in findings.leftovers)
@@ -115,7 +115,7 @@ def _listing(findings: "RemovalFindings", namespace: str) -> "Iterator[str]":
     )
     for kind, title in (
         (LeftoverKind.RUNNING, "Running migrations, which are rolled back or finished"),
-        (LeftoverKind.MARK, "What it changed in other objects, which is reverted"),
+        (LeftoverKind.MARK, "Changes in other objects, which are reverted"),
         (LeftoverKind.HISTORY, "History, which is removed"),
         (LeftoverKind.INSTALLED, "Installed objects, which are deleted"),
         (LeftoverKind.WRITTEN, "Objects that it wrote, which are deleted"),
@@ -130,7 +130,7 @@ def _listing(findings: "RemovalFindings", namespace: str) -> "Iterator[str]":
 
 
 def _except_history(findings: "RemovalFindings") -> str:
-    """Return the end of a sentence that says that nothing is there."""
+    """Return the end of the sentence that nothing is left, with the history that is kept."""
     kept = _history_text(findings)
     hint = "To remove it, run: rescheduler uninstall --history"
     return f", except for its history ({kept}). {hint}" if kept else "."
@@ -140,7 +140,7 @@ def _history_text(findings: "RemovalFindings") -> str:
     """Return how many objects of each kind belong to the history that is kept."""
     kinds = Counter((each.patch is not None, each.resource.kind) for each in findings.history)
     return ", ".join(
-        # A pod stays, whatever happens to the history.
+        # Only the labels of a pod belong to the history, not the pod.
         f"{'labels of ' * is_mark}{counted(number, kind)}"
         for (is_mark, kind), number in sorted(kinds.items())
     )

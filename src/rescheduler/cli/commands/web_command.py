@@ -1,4 +1,4 @@
-"""`rescheduler web`: the web page on your machine; and the options of the daemon's page."""
+"""`rescheduler web`, which serves the web page on your machine, and the options of the daemon's page."""
 
 import asyncio
 import contextlib
@@ -52,16 +52,16 @@ def web(cluster: ClusterSource, port: int, no_browser: bool, allow_actions: bool
     With --from, the page shows a saved cluster and asks no server.
     """
     configuration = cluster.effective_configuration()
-    show = _Show(port, opens_browser=not no_browser)
+    launcher = _PageLauncher(port, opens_browser=not no_browser)
     if cluster.saved is None:
-        _show_live(cluster, configuration, show, allow_actions=allow_actions)
+        _show_live(cluster, configuration, launcher, allow_actions=allow_actions)
     elif allow_actions:
         raise click.UsageError("--allow-actions can't be combined with --from")
     else:
-        _show_saved(cluster, configuration, show)
+        _show_saved(cluster, configuration, launcher)
 
 
-class _Show:
+class _PageLauncher:
     def __init__(self, port: int, *, opens_browser: bool) -> None:
         self.port = port
         self._opens_browser = opens_browser
@@ -74,11 +74,11 @@ class _Show:
 
 
 def login_link(port: int, authorizer: "LinkAuthorizer") -> str:
-    """Return the link with which a browser logs in. What follows # is never sent to any server."""
+    """Return the link with which a browser logs in. Browsers never send the part after # to a server."""
     return f"http://{_HOST}:{port}/#login={authorizer.secret}"
 
 
-def _show_saved(cluster: ClusterSource, configuration: "Configuration", show: _Show) -> None:
+def _show_saved(cluster: ClusterSource, configuration: "Configuration", launcher: _PageLauncher) -> None:
     from rescheduler.web.page_model import SavedPage  # noqa: PLC0415
     from rescheduler.web.web_authorization import LinkAuthorizer  # noqa: PLC0415
     from rescheduler.web.web_server import PageOptions, serve_page  # noqa: PLC0415
@@ -89,15 +89,15 @@ def _show_saved(cluster: ClusterSource, configuration: "Configuration", show: _S
         ended = stop_event_on_signals()
         page = SavedPage(snapshot, configuration.policy, webhook, Path(cluster.saved or "").name)
         authorizer = LinkAuthorizer(page, read_only=True, user=_user())
-        options = PageOptions(port=show.port, cookie=authorizer.cookie)
+        options = PageOptions(port=launcher.port, cookie=authorizer.cookie)
         async with serve_page(page, authorizer, options) as port:
-            show.announce(login_link(port, authorizer))
+            launcher.announce(login_link(port, authorizer))
             await ended.wait()
 
     try:
         asyncio.run(serve())
     except OSError as error:
-        _exit_without_port(show.port, error)
+        _exit_without_port(launcher.port, error)
 
 
 def _exit_without_port(port: int, error: OSError) -> NoReturn:
@@ -114,7 +114,7 @@ def _user() -> str:
 
 
 def _show_live(
-    cluster: ClusterSource, configuration: "Configuration", show: _Show, *, allow_actions: bool
+    cluster: ClusterSource, configuration: "Configuration", launcher: _PageLauncher, *, allow_actions: bool
 ) -> None:
     async def serve(client: "Client") -> None:
         from rescheduler.web.web_authorization import LinkAuthorizer  # noqa: PLC0415
@@ -123,13 +123,13 @@ def _show_live(
         ended = stop_event_on_signals()
         async with live_page(client, configuration, _context_name(cluster), acts=allow_actions) as page:
             authorizer = LinkAuthorizer(page, read_only=not allow_actions, client=client, user=_user())
-            options = PageOptions(port=show.port, cookie=authorizer.cookie, executes_actions=True)
+            options = PageOptions(port=launcher.port, cookie=authorizer.cookie, executes_actions=True)
             try:
                 async with serve_page(page, authorizer, options) as port:
-                    show.announce(login_link(port, authorizer))
+                    launcher.announce(login_link(port, authorizer))
                     await ended.wait()
             except OSError as error:
-                _exit_without_port(show.port, error)
+                _exit_without_port(launcher.port, error)
 
     Execution(cluster, configuration).ask(serve)
 
@@ -144,7 +144,7 @@ def _context_name(cluster: ClusterSource) -> str:
 async def live_page(
     client: "Client", configuration: "Configuration", name: str, *, acts: bool
 ) -> "AsyncIterator[LivePage]":
-    """Follow the cluster while the body runs, as a viewer that moves nothing by itself."""
+    """Watch the cluster while the body runs; yield a page that moves pods only on request."""
     from rescheduler.daemon.components import Rescheduler, lease_key, own_namespace  # noqa: PLC0415
     from rescheduler.daemon.own_objects import WatchedState  # noqa: PLC0415
     from rescheduler.kube.errors import KubeError  # noqa: PLC0415
@@ -153,7 +153,7 @@ async def live_page(
     from rescheduler.web.page_model import LivePage  # noqa: PLC0415
 
     at = await lease_key(client, configuration, own_namespace(client))
-    # dryRun is for the daemon: nothing moves here unless you ask for it.
+    # dryRun is for the daemon: here, pods are only moved on request.
     runtime = RuntimeStateHolder(RuntimeState(replace(configuration.policy, dry_run=False)))
     webhook = WebhookPresence(client, runtime)
     rescheduler = Rescheduler(client, configuration, lease_at=at, runtime=runtime, webhook=webhook)
@@ -177,7 +177,7 @@ async def live_page(
 
 @dataclass(frozen=True, slots=True)
 class DaemonPage:
-    """The settings with which the daemon serves the page; every user logs in with a token of the cluster."""
+    """The settings with which the daemon serves the page, where users log in with a token of the cluster."""
 
     host: str
     port: int
@@ -213,7 +213,7 @@ class DaemonPage:
 
 
 def daemon_page_options(command: F) -> F:
-    """Add the options of the daemon's page, passed as `page`: None without --web."""
+    """Add the options of the daemon's page, passed as `page`, which is None without --web."""
 
     @functools.wraps(command)
     def with_page(

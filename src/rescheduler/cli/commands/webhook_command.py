@@ -1,4 +1,4 @@
-"""`rescheduler webhook`, which runs in the cluster: steers replacements, guards handovers and evictions."""
+"""`rescheduler webhook`, which runs in the cluster: it steers replacements and guards moves and evictions."""
 
 import contextlib
 from pathlib import Path
@@ -94,8 +94,8 @@ def webhook(  # noqa: PLR0913 - one per option
 ) -> None:
     """The webhook serves HTTPS until Ctrl-C, and creates and renews its certificates. Several can run.
 
-    It never rejects a pod: see docs/webhook.md. A second port serves schedulers as an extender (`rescheduler
-    manifests --extender`): see docs/extender.md.
+    It rejects no pods except surplus pods: see docs/webhook.md. A second port serves schedulers as an
+    extender (`rescheduler manifests --extender`): see docs/extender.md.
     """
     if service is not None and url is not None:
         raise click.UsageError("--service and --url can't be combined")

@@ -61,7 +61,7 @@ async def play_chapters(
         screen.chapter(chapter)
         grace_s = _LAST_CHAPTER_GRACE_S if chapter is chapters[-1] else 0.0
         why = await _wait_for_goal(chapter, monitor, began_s + end_s + grace_s, ended)
-        if ended.is_set():  # Ctrl-C is no verdict on a goal that it left no time for
+        if ended.is_set():  # after Ctrl-C, an unreached goal is not a failure
             break
         screen.report_result(chapter, why)
         if why:
@@ -73,7 +73,7 @@ async def play_chapters(
 async def _wait_for_goal(
     chapter: DemoChapter, monitor: ClusterMonitor, end_s: float, ended: asyncio.Event
 ) -> str:
-    """Return an empty string as soon as the goal is reached, else what is missing at the end."""
+    """Return an empty string as soon as the goal is reached; at the end, return what is missing."""
     loop = asyncio.get_running_loop()
     while (why := chapter.check(monitor)) and loop.time() < end_s and not ended.is_set():
         await _sleep_until(min(end_s, loop.time() + _POLL_INTERVAL_S), ended)
@@ -119,7 +119,7 @@ async def _run_demo(console: Console, *, forever: bool, port: int) -> int:
         running = await stack.enter_async_context(await serve(server, port=port))
         kubeconfig = Path(folder, "kubeconfig")
         await asyncio.to_thread(kubeconfig.write_text, running.kubeconfig)
-        # Over HTTPS and with the kubeconfig, as any client: the demo shows what kubectl shows.
+        # Over HTTPS with the kubeconfig, as any client, so that the demo shows the same as kubectl.
         network = await stack.enter_async_context(
             HttpTransport(cluster_config.load_cluster_access(str(kubeconfig)))
         )

@@ -1,4 +1,4 @@
-"""The chapters of the demo with their goals, and what runs in its cluster: daemon, webhook and a monitor."""
+"""The chapters of the demo with their goals, and the daemon, webhook and monitor that run in its cluster."""
 
 import asyncio
 import contextlib
@@ -140,7 +140,7 @@ class ClusterMonitor:
         return sum(ready_seconds_lost(each) for each in self.migrations if each.status.handover is handover)
 
     def spread(self) -> float:
-        """Return how far the cpu requests of schedulable nodes are apart, in percent."""
+        """Return the spread of the cpu requests of schedulable nodes, in percentage points of allocatable."""
         loads = []
         for node in self.nodes:
             if node.is_ready and not node.unschedulable and node.allocatable.cpu_millis:
@@ -184,7 +184,7 @@ DEMO_CONFIGURATION: Final = Configuration(
         failed_pods=FailedPodsPolicy(restart_threshold=1, recovery_window=timedelta(minutes=1)),
     )
 )
-"""Faster than in production, and it moves pods even if their budget allows no disruption."""
+"""A configuration that is faster than in production and moves pods even under exhausted budgets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,9 @@ def _is_balanced(monitor: ClusterMonitor) -> str:
     most = DEMO_CONFIGURATION.policy.imbalance_threshold
     spread = monitor.spread()
     return (
-        "" if spread <= most else f"nodes are still {spread:.0f} points apart in cpu, of {most:.0f} at most"
+        ""
+        if spread <= most
+        else f"the cpu loads of nodes are still {spread:.0f} points apart, more than {most:.0f}"
     )
 
 
@@ -278,7 +280,7 @@ async def running_daemon(
 
 
 async def install_prerequisites(client: Client) -> None:
-    """Install what the demo needs of `rescheduler manifests`."""
+    """Install the parts of `rescheduler manifests` that the demo needs."""
     await client.create(
         NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": DEMO_NAMESPACE}}
     )
@@ -287,7 +289,7 @@ async def install_prerequisites(client: Client) -> None:
 
 @contextlib.asynccontextmanager
 async def running_webhook(client: Client, evictions: EvictionSettings | None = None) -> AsyncIterator[None]:
-    """Run the same as `rescheduler webhook`, on loopback. Without `evictions`, those of others pass."""
+    """Run the same as `rescheduler webhook` on loopback; without `evictions`, it doesn't guard evictions."""
     port = _free_port()
     address = UrlAddress(f"https://127.0.0.1:{port}")
     steering, guard = webhook_configurations(address)

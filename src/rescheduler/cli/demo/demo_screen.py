@@ -1,4 +1,4 @@
-"""The output of the demo: a live view on a terminal, lines elsewhere."""
+"""The output of the demo, which is a live view on a terminal and lines elsewhere."""
 
 import contextlib
 import time
@@ -27,7 +27,7 @@ __all__ = ["DemoScreen", "LiveDemoScreen", "cluster_table", "migration_news", "p
 
 
 def migration_news(before: Migration | None, now: Migration) -> str:
-    """Return one line about a change of a migration, or an empty string for a minor change."""
+    """Return a line about a change of a migration; empty for a minor change."""
     spec, status = now.spec, now.status
     was = before.status.step if before is not None else ""
     if status.step == was:
@@ -103,7 +103,7 @@ def _load(used: int, allocatable: int) -> RenderableType:
 
 
 def _workload(pod: PodRecord) -> str:
-    """Return the name of the workload, for a Deployment without the hash of the ReplicaSet."""
+    """Return the name of the workload, without the ReplicaSet's hash for a Deployment."""
     owner, revision = pod.owner, pod.labels.get("pod-template-hash")
     if owner is not None and owner.kind == POD_MIGRATION_KIND:  # a copy, until it is adopted
         original = original_pod_name(pod.name, pod.annotations)
