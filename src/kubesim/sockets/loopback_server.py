@@ -65,8 +65,8 @@ _FASTEST = 1
 _TURN_S, _MOST_TURNS = 0.01, 100
 _LARGEST_BODY = 3 * 1024 * 1024  # the real server's limit
 _TOO_LARGE = (
-    b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Request entity too large: '
-    b'limit is 3145728","reason":"RequestEntityTooLarge","code":413}'
+    b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":'
+    b'"Request entity too large: limit is 3145728","reason":"RequestEntityTooLarge","code":413}'
 )
 _UNAUTHORIZED = (
     b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Unauthorized",'

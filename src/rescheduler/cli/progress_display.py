@@ -81,9 +81,7 @@ _LINES_AROUND: Final = 3
 _FINAL_STATE_SYMBOLS: Final = {"Completed": "✓", "Failed": "✗", "Cancelled": "-"}
 
 
-def progress_display_for(
-    stream: TextIO, *, to_stderr: bool, settle_time: timedelta = timedelta()
-) -> ProgressDisplay:
+def progress_display_for(stream: TextIO, *, to_stderr: bool, settle_time: timedelta) -> ProgressDisplay:
     """Return a live display if the stream is a terminal without log lines, else one that prints lines."""
     terminal = terminal_of(stream)
     if console := _live_console(stream, terminal):

@@ -81,8 +81,8 @@ def node_availability(
             for reason in refusal.reasons:
                 found.setdefault((refusal.rule, reason), []).append((name, refusal.detail))
         if not refusals:
-            # No rule of the scheduler forbids it: the scheduler ignores the spread of pods that stay, and knows
-            # neither maintenance nor what the plan itself cordons.
+            # No rule of the scheduler forbids it: the scheduler ignores the spread of pods that stay, and
+            # does not know maintenance or what the plan itself cordons.
             ours = _UNEVEN if open_to[node] else _CLOSED
             found.setdefault((_PLANNER, ours), []).append((name, ""))
     forbidden = [UnavailableNodes(*at, tuple(nodes)) for at, nodes in found.items()]

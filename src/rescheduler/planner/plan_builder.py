@@ -156,8 +156,10 @@ def build_plan(  # noqa: PLR0913 - one per circumstance
 
 
 def _listed(snapshot: Snapshot, refused: Sequence[Rejection], being_emptied: Flags) -> tuple[Rejection, ...]:
-    """Return as many rejections as a plan lists, in order. Those of pods on nodes that are emptied are the last
-    to be left out, because the status of these nodes names them."""
+    """Return as many rejections as a plan lists, in order.
+
+    Those of pods on nodes that are emptied are left out last, because the status of these nodes names them.
+    """
 
     def may_be_left_out(at: int) -> bool:
         row = snapshot.pods.row.get(refused[at].subject)

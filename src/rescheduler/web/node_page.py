@@ -40,6 +40,7 @@ __all__ = [
     "find_pods",
     "node_detail",
     "pod_matrix",
+    "pod_summary",
     "refusal_view",
     "visible_maintenance",
     "visible_refusal",
@@ -227,10 +228,10 @@ def find_pods(snapshot: Snapshot, wanted: PodQuery, visibility: Visibility) -> P
             and visibility.sees(pod.namespace)
         ):
             found.append(row)
-    return PodList([_pod_summary(snapshot, row) for row in found[: wanted.limit]], len(found))
+    return PodList([pod_summary(snapshot, row) for row in found[: wanted.limit]], len(found))
 
 
-def _pod_summary(snapshot: Snapshot, row: int) -> PodSummary:
+def pod_summary(snapshot: Snapshot, row: int) -> PodSummary:
     pod = snapshot.pods.records[row]
     return PodSummary(
         pod.key,

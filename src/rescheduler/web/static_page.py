@@ -25,11 +25,11 @@ from rescheduler.strategies.cost_optimization import unschedulable_pods
 from rescheduler.web.api_types import BalanceView, LoadSeries, PodList, SessionView
 from rescheduler.web.cluster_grid import GridMarks, NodeNumbers, cluster_view
 from rescheduler.web.migration_page import migration_list
-from rescheduler.web.node_page import find_pods, node_detail, pod_matrix
+from rescheduler.web.node_page import node_detail, pod_matrix, pod_summary
 from rescheduler.web.page_model import SavedPage
 from rescheduler.web.plan_page import PlanRevision, plan_view
 from rescheduler.web.web_events import status_view, visible_status
-from rescheduler.web.web_openapi import API_PREFIX, MigrationQuery, PodQuery
+from rescheduler.web.web_openapi import API_PREFIX, MigrationQuery
 from rescheduler.web.web_viewer import EVERYTHING_VISIBLE
 
 __all__ = [
@@ -223,8 +223,8 @@ def _answers(page: SavedPage) -> dict[str, Any]:
 
 def _moved_pods(revision: PlanRevision) -> PodList:
     keys = list(dict.fromkeys(move.pod for move in revision.plan.moves))[:_MOST_EXPLAINED]
-    found = [find_pods(revision.snapshot, PodQuery(q=key), EVERYTHING_VISIBLE).pods[:1] for key in keys]
-    return PodList([pod for pods in found for pod in pods], len(revision.snapshot.pods))
+    rows = [row for key in keys if (row := revision.snapshot.pods.row.get(key)) is not None]
+    return PodList([pod_summary(revision.snapshot, row) for row in rows], len(revision.snapshot.pods))
 
 
 def _details(page: SavedPage, revision: PlanRevision) -> dict[str, Any]:

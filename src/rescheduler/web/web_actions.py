@@ -24,7 +24,7 @@ from rescheduler.api.well_known_names import (
     MAINTENANCE_LABEL,
     REQUESTED_BY_ANNOTATION,
 )
-from rescheduler.cluster.node_record import NodeChange, in_maintenance
+from rescheduler.cluster.node_record import NodeChange, in_maintenance, is_cordoned_by
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.daemon.manual_plans import manual_move_refusals, manual_plan
 from rescheduler.daemon.node_drain import end_maintenance, maintenance_changes, start_maintenance
@@ -200,7 +200,7 @@ class ActionService:
         watched = self._page.rescheduler.watched
         annotations = {REQUESTED_BY_ANNOTATION: viewer.name} if viewer.name else {}
         preview = PlanExecution(self._page.rescheduler.client, watched, plan, annotations=annotations)
-        changes = [*(_node_change(each.node, each.change) for each in plan.changes)]
+        changes = [*(_node_change(each.node, each.change, each.strategy) for each in plan.changes)]
         changes += [_creation(each) for each in preview.manifests()]
         hops = sum(move.hop for move in plan.moves)
         notes = ["Every move is checked again before it starts."]
@@ -276,8 +276,8 @@ class ActionService:
         if node is None:
             raise KeyError(f"node {request.node} not found")
         changes = [_maintenance_end(node.name)]
-        if node.unschedulable and CORDONED_BY_ANNOTATION in node.annotations:
-            changes.append(_node_change(node.name, NodeChange.UNCORDON))
+        if is_cordoned_by(node, NodeMaintenance.name):
+            changes.append(_node_change(node.name, NodeChange.UNCORDON, NodeMaintenance.name))
 
         async def perform(client: Client, answer: Answer) -> None:
             done = await end_maintenance(client, [node.name])
@@ -326,10 +326,10 @@ def _maintenance_end(node: str) -> PreviewedChange:
     return PreviewedChange("patch", "Node", "", node, manifest)
 
 
-def _node_change(node: str, change: NodeChange) -> PreviewedChange:
+def _node_change(node: str, change: NodeChange, strategy: str) -> PreviewedChange:
     is_cordon = change is NodeChange.CORDON
     manifest: Object = {
-        "metadata": {"annotations": {CORDONED_BY_ANNOTATION: NodeMaintenance.name if is_cordon else None}},
+        "metadata": {"annotations": {CORDONED_BY_ANNOTATION: strategy if is_cordon else None}},
         "spec": {"unschedulable": True if is_cordon else None},
     }
     return PreviewedChange("patch", "Node", "", node, manifest)

@@ -13,6 +13,7 @@ from tests.unit.strategies.make_room.test_make_room import fragmented, waiting
 
 FITS, AFTER_MOVES, ERROR, USAGE_ERROR = 0, 3, 1, 2
 GPU = "nvidia.com/gpu"
+TEMPLATE = "template: {spec: {containers: [{name: x}]}}}"
 EXAMPLE = f"--from examples/fragmented-gpus.yaml --now {SAVED_AT}"
 
 
@@ -117,6 +118,16 @@ def test_nothing_is_created(run, tmp_path, pod):
         ("kind: Pod\nspec: 3", "spec must be an object"),
         ("kind: Pod\nspec: {nodeName: a, containers: [{name: x}]}", "names its node"),
         ("kind: Pod\nspec: {containers: [{name: x, resources: {requests: {cpu: [1]}}}]}", "not a valid pod"),
+        ("kind: Pod\nspec: {containers: [x]}", "spec.containers[0] must be an object"),
+        ("kind: Pod\nspec: {containers: {name: x}}", "spec.containers must be a list"),
+        (
+            "kind: Deployment\nspec: {replicas: two, " + TEMPLATE,
+            "spec.replicas must be a number of pods, not 'two'",
+        ),
+        (
+            "kind: Deployment\nspec: {replicas: -1, " + TEMPLATE,
+            "spec.replicas must be a number of pods, not -1",
+        ),
         ("a: [", "not a manifest"),
     ],
 )
@@ -127,6 +138,12 @@ def test_a_manifest_that_is_none_is_refused(run, gpus, tmp_path, content, why):
     assert result.exit_code == ERROR
     assert why in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_name_that_is_null_is_no_name(run, gpus, tmp_path):
+    file = tmp_path / "pod.yaml"
+    file.write_text("kind: Pod\nmetadata: {generateName: null}\nspec: {containers: [{name: x}]}")
+    assert "pod  now" in run("fit", "-f", file, "--from", gpus).stdout
 
 
 # -- plan --for

@@ -193,6 +193,7 @@ def test_undo_asks_first_and_moves_nothing_without_an_answer(rescheduler, until_
         (("--plan", "a", "--since", "1h"), "name one MIGRATION"),
         (("--since", "soon"), "or days, such as 7d"),
         (("--since", "0s"), "must be longer than 0s"),
+        (("--since", "1" * 5000 + "d"), "it has too many digits"),
     ],
 )
 def test_what_is_to_be_undone_must_be_clear(rescheduler, arguments, words):

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -272,7 +272,7 @@ def test_the_bars_of_moves(width):
     """`apply`, `move` and `undo` show them while pods move."""
 
     async def show():
-        display = progress_display_for(sys.stdout, to_stderr=False)
+        display = progress_display_for(sys.stdout, to_stderr=False, settle_time=timedelta())
         moves = live_moves()
         with display.showing(moves):
             for each in moves:

@@ -113,7 +113,9 @@ async def test_stopping_ends_open_watches_at_once():
 @pytest.mark.parametrize(
     ("size", "status", "reason"),
     [
-        pytest.param(2**21, 422, "Invalid", id="read, and refused for what it says: a ConfigMap has 1 MiB at most"),
+        pytest.param(
+            2**21, 422, "Invalid", id="read, and refused for what it says: a ConfigMap has 1 MiB at most"
+        ),
         pytest.param(2**22, 413, "RequestEntityTooLarge", id="larger than any request may be"),
     ],
 )

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from rescheduler.api.well_known_names import REQUESTED_BY_ANNOTATION
+from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION, REQUESTED_BY_ANNOTATION
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import CONFIG_MAPS, merge_patch
@@ -192,6 +192,17 @@ async def test_a_node_is_drained_and_returned(live):
     assert {change["kind"] for change in preview["changes"]} == {"Node"}
     await browser.post("actions/confirm", {"confirmation": preview["confirmation"]})
     assert not (await client.get(NODES, "node-3")).unschedulable
+
+
+async def test_the_preview_of_a_return_uncordons_only_what_maintenance_has_cordoned(live):
+    browser, client = live
+    cordon = {"metadata": {"annotations": {CORDONED_BY_ANNOTATION: "CostOptimization"}}}
+    async with listening(browser) as stream:
+        await browser.get("cluster")
+        await client.patch(NODES, "node-3", merge_patch({**cordon, "spec": {"unschedulable": True}}))
+        await stream.next("nodes", where=lambda each: 2 in [flag & 2 for flag in each["flags"]])
+    preview = await browser.post("actions/preview", {"kind": "undrain", "node": "node-3"})
+    assert [change["manifest"].get("spec") for change in preview["changes"]] == [None]
 
 
 async def test_unknown_objects_are_not_found(live):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from rescheduler.api.well_known_names import MAINTENANCE_LABEL
+from rescheduler.config.policy import Policy
 from rescheduler.web.static_page import StaticFiles, plan_html
 from tests.building import cluster
 from tests.unit.cli.conftest import SAVED_AT, lopsided, run  # noqa: F401
@@ -45,6 +47,17 @@ def test_the_file_has_all_that_the_page_asks_for(built):
         assert f"/api/v1/pods/{move['pod']}/explain" in data
     assert 'src="' not in text
     assert 'href="' not in text
+
+
+def test_the_pods_of_the_file_are_those_that_move(built):
+    """Also if the key of another pod contains the key of one that moves."""
+    made = cluster().node("a", labels={MAINTENANCE_LABEL: "true"}).node("b").pod("ashop/web-1-0", on="b")
+    page = saved_page(
+        made.deployment("shop/web", on=["a"]).objects, Policy(enabled_strategies=("NodeMaintenance",))
+    )
+    data = data_of(plan_html(page, built))
+    assert [move["pod"] for move in data["/api/v1/plan"]["moves"]] == ["shop/web-1-0"]
+    assert [pod["pod"] for pod in data["/api/v1/pods"]["pods"]] == ["shop/web-1-0"]
 
 
 def test_only_our_own_script_may_run(built):

@@ -46,6 +46,8 @@ def _parse_since(_ctx: click.Context, _option: click.Parameter, value: str | Non
         found = timedelta(days=int(days)) if is_days and days.isdecimal() else parse_duration(value)
     except (DurationError, OverflowError) as error:
         raise click.BadParameter(f"{error}; or days, such as 7d") from error
+    except ValueError as error:  # more digits than Python converts
+        raise click.BadParameter("it has too many digits") from error
     if found <= timedelta():
         raise click.BadParameter(f'"{value}" must be longer than 0s')
     return found
@@ -206,7 +208,11 @@ def undo(  # noqa: PLR0913 - one per option
     from rescheduler.cli.progress_display import progress_display_for  # noqa: PLC0415
 
     to_stderr = output != "table"
-    progress = progress_display_for(sys.stderr if to_stderr else sys.stdout, to_stderr=to_stderr)
+    progress = progress_display_for(
+        sys.stderr if to_stderr else sys.stdout,
+        to_stderr=to_stderr,
+        settle_time=configuration.policy.settle_time,
+    )
 
     async def execute(rescheduler: "Rescheduler") -> "PlanExecution":
         return await execute_plan(rescheduler, plan, progress)

@@ -347,7 +347,6 @@ def _cancel(execution: Execution, key: str) -> None:
         echo(f"{key}: {last[0].status.message or 'cancelled'}")
         return ""
 
-    execution.prepare()
     if fault := execution.run(cancelled):
         exit_with_error(fault, EXIT_ERROR)
 

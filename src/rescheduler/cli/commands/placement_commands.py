@@ -223,8 +223,8 @@ def pending_pods(
     template = _pod_template(manifest)
     metadata, own = _block(template, "metadata"), _block(manifest, "metadata")
     spec = _with_defaults(_block(template, "spec"), priority)
-    count = replicas or int(_block(manifest, "spec").get("replicas") or 1) if kind != "Pod" else replicas or 1
-    name = str(own.get("name") or own.get("generateName", "").rstrip("-") or "pod")
+    count = replicas or (1 if kind == "Pod" else _replicas(_block(manifest, "spec")))
+    name = str(own.get("name") or str(own.get("generateName") or "").rstrip("-") or "pod")
     reader, found = PodReader(), []
     for number in range(min(count, _MAX_REPLICAS)):
         pod = {
@@ -258,10 +258,20 @@ def _pod_template(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def _block(holder: dict[str, Any], name: str) -> dict[str, Any]:
-    found = holder.get(name) or {}
+    return _object(holder.get(name) or {}, name)
+
+
+def _object(found: Any, name: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InvalidPodManifest(f"{name} must be an object")
     return found
+
+
+def _replicas(spec: dict[str, Any]) -> int:
+    found = spec.get("replicas")
+    if found is not None and (type(found) is not int or found < 0):
+        raise InvalidPodManifest(f"spec.replicas must be a number of pods, not {found!r}")
+    return found or 1
 
 
 def _with_defaults(spec: dict[str, Any], priority: int | None) -> dict[str, Any]:
@@ -279,8 +289,13 @@ def _with_defaults(spec: dict[str, Any], priority: int | None) -> dict[str, Any]
         "priority": priority if priority is not None else spec.get("priority") or 0,
     }
     for name in ("containers", "initContainers"):
-        if spec.get(name):
-            found[name] = [_with_requests(container) for container in spec[name]]
+        containers = spec.get(name) or []
+        if not isinstance(containers, list):
+            raise InvalidPodManifest(f"spec.{name} must be a list")
+        if containers:
+            found[name] = [
+                _with_requests(_object(each, f"spec.{name}[{at}]")) for at, each in enumerate(containers)
+            ]
     return found
 
 
