@@ -54,7 +54,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """Where a new pod should go."""
+    """The node that a new pod should prefer, and those that it must avoid."""
 
     namespace: str
     workload: ControllerReference
@@ -70,7 +70,7 @@ class Intent:
     is_answered: bool = False
     """Whether the replacement exists already: other intents of the workload come first."""
     tried: tuple[str, ...] = ()
-    """Nodes on which it failed: avoided as long as there are others."""
+    """Nodes on which the pod failed: avoided as long as there are others."""
 
     @property
     def excluded(self) -> tuple[str, ...]:
@@ -177,8 +177,8 @@ def intents_of_ledger(
 ) -> Iterator[Intent]:
     """Yield the intents for new pods of that controller.
 
-    `open_nodes` are the nodes that take pods at all, empty if unknown. If the pod failed on every one of
-    them, none is avoided."""
+    `open_nodes` are the nodes that take pods, empty if unknown. If the pod failed on all of them, none is
+    avoided."""
     for pod_name, nodes in _scopes(ledger, controller):
         tried = _avoidable(nodes, open_nodes)
         if tried:
