@@ -20,7 +20,8 @@ from rescheduler.api.podmigration import ControllerReference
 from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION, SHUTDOWN_DELAY_ANNOTATION
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.node_record import NodeRecord
-from rescheduler.cluster.object_meta import OwnerKey, owner_keys_of_object
+from rescheduler.cluster.object_meta import owner_keys_of_object
+from rescheduler.cluster.sources.watched_objects import object_key, owner_key_of_workload
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import (
     CRON_JOBS,
@@ -201,10 +202,10 @@ class FailedAttemptsWatch:
     def _refresh_pods_of(self, kind: str, item: Object) -> None:
         if kind in _CHILD_KIND:
             below = _CHILD_KIND[kind]
-            for each in self._workloads[below].find("owner", _owner_key(kind, item)):
-                self._refresh(below, _key(each))
+            for each in self._workloads[below].find("owner", owner_key_of_workload(kind, item)):
+                self._refresh(below, object_key(each))
         else:
-            self._refresh(kind, _key(item))
+            self._refresh(kind, object_key(item))
 
     def _refresh(self, kind: str, key: str) -> None:
         item = self._workloads[kind].get(key)
@@ -304,15 +305,6 @@ def _annotations(metadata: Object) -> Mapping[str, str]:
 
 def _workload_id(kind: str, metadata: Object) -> WorkloadId:
     return kind, metadata.get("namespace", ""), metadata.get("name", "")
-
-
-def _owner_key(kind: str, item: Object) -> OwnerKey:
-    metadata = item["metadata"]
-    return OwnerKey(metadata["namespace"], kind, metadata["name"], metadata["uid"])
-
-
-def _key(item: Object) -> str:
-    return f"{item['metadata']['namespace']}/{item['metadata']['name']}"
 
 
 def _is_schedulable(node: NodeRecord) -> bool:

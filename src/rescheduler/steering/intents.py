@@ -302,13 +302,13 @@ def advice_for(
     controller = metadata.controller
     if controller is None:
         return None
-    marks = metadata.annotations or {}
-    advised_by = marks.get(STEERED_BY_ANNOTATION, "")
+    annotations = metadata.annotations or {}
+    advised_by = annotations.get(STEERED_BY_ANNOTATION, "")
     intent = intents.intent_for(
         namespace, controller.uid, metadata.name or "", used=used, advised_by=advised_by or given
     )
     if intent is None or not (intent.excluded or intent.prefer):
         return None
     # An intent from failed attempts leaves only the annotation with the nodes.
-    has_marks = bool(advised_by) or AVOIDED_NODES_ANNOTATION in marks
-    return PlacementAdvice(intent, is_again=has_marks and intent.cause == advised_by)
+    was_advised = bool(advised_by) or AVOIDED_NODES_ANNOTATION in annotations
+    return PlacementAdvice(intent, is_again=was_advised and intent.cause == advised_by)

@@ -374,7 +374,7 @@ class FairQueue:
 
 
 def _waits_for_room(migration: Migration) -> bool:
-    """Return whether its copy was created without a target, and is not on a node as far as is recorded."""
+    """Return whether its copy was created without a target, and no node is recorded for it."""
     status = migration.status
     return (
         status.phase is MigrationPhase.IN_PROGRESS

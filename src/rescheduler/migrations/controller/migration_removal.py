@@ -161,7 +161,7 @@ class ForcedRemovalCleanup:
         if copy is None or copy.is_terminating or migration.status.handover is Handover.EVICT:
             return None
         if copy.owner is not None and copy.owner.kind == POD_MIGRATION_KIND:
-            # The garbage collector or the ReplicaSet takes care of the copy. Afterwards its marks must say
+            # The garbage collector or the ReplicaSet takes care of the copy. Afterwards its label must say
             # that the move is over, and no owner reference identifies the pod any more, so it is recorded.
             known = msgspec.structs.replace(migration.status, target_pod=PodReference(copy.name, copy.uid))
             _remember(self.removed, migration.key, msgspec.structs.replace(migration, status=known))

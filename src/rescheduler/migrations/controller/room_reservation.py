@@ -150,7 +150,7 @@ class RoomReservations:
             try:
                 await self._keep(tracked)
             except errors.KubeError as error:
-                words = f"room on {tracked.room.node} can't be kept for the pod: {error} It is tried again."
+                words = f"{error} Until that succeeds, room on {tracked.room.node} is not kept for the pod."
                 log_event(log, logging.WARNING, "RoomNotKept", words, pod=tracked.room.pod_key)
         await asyncio.sleep(_MIN_INTERVAL_S)
         with contextlib.suppress(TimeoutError):

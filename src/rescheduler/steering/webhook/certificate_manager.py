@@ -157,7 +157,9 @@ class CertificateManager:
             log_event(log, logging.WARNING, "CertificateSecretMissing", words)
             return self._retry_s()
         except errors.KubeError as error:
-            words = f"can't update the webhook's certificates or configuration: {error} It is tried again."
+            words = (
+                f"{error} Until that succeeds, the webhook's certificates and configuration are not updated."
+            )
             log_event(log, logging.WARNING, "CertificateUpdateFailed", words)
             return self._retry_s()
         except Exception:

@@ -222,13 +222,13 @@ def _preferred_patch(preferred: list[Any] | None, steered: SteeredPod) -> Iterat
 
 
 def _annotations_patch(there: Mapping[str, str] | None, steered: SteeredPod) -> Iterator[PatchOperation]:
-    marks = {STEERED_BY_ANNOTATION: steered.intent.cause} if steered.intent.cause else {}
+    additions = {STEERED_BY_ANNOTATION: steered.intent.cause} if steered.intent.cause else {}
     if steered.intent.excluded:
-        marks[AVOIDED_NODES_ANNOTATION] = encode_avoided_nodes(steered.intent.excluded)
+        additions[AVOIDED_NODES_ANNOTATION] = encode_avoided_nodes(steered.intent.excluded)
     if there is None:
-        yield _add("/metadata/annotations", marks)
+        yield _add("/metadata/annotations", additions)
         return
-    for key, value in marks.items():
+    for key, value in additions.items():
         if there.get(key) != value:
             yield _add(f"/metadata/annotations/{_escaped(key)}", value)
 
