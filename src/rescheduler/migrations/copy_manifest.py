@@ -32,21 +32,21 @@ TOKEN_VOLUME_PREFIX: Final = "kube-api-access-"  # noqa: S105
 
 _IGNORED_FIELDS: Final = frozenset(
     {
-        # Where it runs and what was done to it there.
+        # Where the pod runs, and what was changed while it ran there.
         "nodeName",
         "schedulingGates",
         "ephemeralContainers",
-        # Where it may run: the scheduler has decided that, and the steering webhook adds to it.
+        # Where the pod may run: the scheduler has decided that, and the steering webhook adds to it.
         "affinity",
         "nodeSelector",
         "tolerations",
         "topologySpreadConstraints",
-        # From the service account, which may have got others since.
+        # From the service account, which may have others by now.
         "imagePullSecrets",
     }
 )
 _ADMISSION_DEFAULTS: Final = {"preemptionPolicy": "PreemptLowerPriority", "priority": 0}
-"""What admission says in every new pod, and saved clusters leave out."""
+"""Fields that admission sets in every new pod, and that saved clusters leave out."""
 
 _LIST_KEYS: Final = (("mountPath",), ("name",), ("containerPort", "protocol"), ("devicePath",))
 """Keys that identify the entries of a list in any order: the first key that all entries have is used."""
@@ -57,9 +57,9 @@ _MAX_DIFFERENCES_NAMED: Final = 10
 def admission_differences(
     source: _ReadOnlyObject, copy: _ReadOnlyObject, template: _ReadOnlyObject | None = None
 ) -> list[str]:
-    """Name the fields in which the admitted copy is another pod than its source; none if it is the same.
+    """Return the fields in which the admitted copy differs from its source; empty if it does not differ.
 
-    `template` is the spec that the workload has for its pods: what is not in it was injected.
+    `template` is the spec that the workload has for its pods: containers that it lacks were injected.
     """
     found = _differences("spec", _comparable(source["spec"], template), _comparable(copy["spec"], template))
     if len(found) > _MAX_DIFFERENCES_NAMED:
@@ -154,13 +154,15 @@ _NODE_SPECIFIC_FIELDS: Final = frozenset({"nodeName", "schedulingGates", "epheme
 def adoptable_copy(
     replica_set: JsonObject, source: JsonObject, migration: Migration, name: str, now: datetime
 ) -> JsonObject:
-    """Return the copy from the ReplicaSet's template, with its labels: Services and budgets select it.
+    """Return a copy built from the ReplicaSet's template, with its labels, so that Services and budgets
+    select it.
 
-    Resources and shutdown delays are the live pod's: it may have been resized, or changed by a webhook that
-    leaves pods of other controllers alone. We control it, so the ReplicaSet ignores it until it is offered.
-    It is named as a second owner already: then the copy outlives its migration, however that is deleted.
+    Resources and shutdown delays are those of the live pod, which may have been resized, or changed by a
+    webhook that leaves pods of other controllers alone. The PodMigration controls the copy, so the ReplicaSet
+    ignores it until it is offered. The ReplicaSet is a second owner from the start, so that the copy outlives
+    its migration, however that is deleted.
 
-    It has the finalizers of the ReplicaSet's pods; their controllers remove them from it, too.
+    The copy has the finalizers of the ReplicaSet's pods; their controllers remove them from the copy, too.
     """
     template = replica_set["spec"]["template"]
     metadata = _copy_metadata(template["metadata"], source, migration, now) | {
@@ -178,8 +180,9 @@ def adoptable_copy(
 def bare_copy(source: JsonObject, migration: Migration, name: str, now: datetime) -> JsonObject:
     """Return the copy of a pod without a controller: the pod itself, without what belongs to its node.
 
-    It has no owner: if an owner were deleted at the wrong moment, the only pod would go with it. It doesn't
-    have the finalizers of its source: they are about the source, and their controllers see the copy, too.
+    The copy has no owner: if an owner were deleted at the wrong moment, the only pod would be deleted with
+    it. It doesn't have the finalizers of its source: they are about the source, and their controllers see the
+    copy, too.
     """
     metadata = _copy_metadata(source["metadata"], source, migration, now) | {"name": name}
     metadata["labels"] = {
@@ -257,9 +260,10 @@ def _with_live_container_settings(
 
 
 def _with_live_delay(container: JsonObject, live: JsonObject) -> JsonObject:
-    """Return the container with the live one's resources, and its `preStop.sleep` if it has no hook itself.
+    """Return the container with the resources of the live one, and with its `preStop.sleep` if it has no hook
+    itself.
 
-    The webhook adds it when a pod is created, and leaves copies alone, which must be like their source.
+    The webhook adds this hook when a pod is created, but not to copies, which must be like their source.
     """
     settings = container | {"resources": live.get("resources") or {}}
     hooks, hook = container.get("lifecycle") or {}, (live.get("lifecycle") or {}).get("preStop") or {}
@@ -272,7 +276,7 @@ def _with_live_delay(container: JsonObject, live: JsonObject) -> JsonObject:
 
 
 def _without_tokens(spec: JsonObject) -> JsonObject:
-    """Return the pod without token volumes; admission mounts a token again, under another name."""
+    """Return the spec without token volumes; admission mounts a token again, under another name."""
     cleaned = spec | {
         "volumes": [
             each for each in spec.get("volumes") or () if not each["name"].startswith(TOKEN_VOLUME_PREFIX)
@@ -302,8 +306,8 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 def _without_merged_keys(spec: JsonObject) -> JsonObject:
     """Return the spec without what the server derived from `matchLabelKeys` and wrote into the selectors.
 
-    The server refuses a new pod whose selector names one of these keys. So whatever names one was written by
-    the server.
+    The server refuses a new pod whose selector names one of these keys. So the server wrote every expression
+    that names one.
     """
     cleaned = copy.deepcopy(spec)
     for term in _terms_with_label_keys(cleaned):

@@ -38,7 +38,7 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class Effect:
     irreversible: ClassVar[bool] = False
-    """Whether everything that it depends on is read live first."""
+    """Whether the effect can't be undone, so that everything that it depends on is read live first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,9 @@ class RemoveSchedulingGate(Effect):
 
 @dataclass(frozen=True, slots=True)
 class ProtectSource(Effect):
-    """Tell Karpenter to leave the source to us, for so long after its start: its copy has taken over what it
-    needs, and Karpenter would launch another node for it. Refused if the pod has changed: a request that
-    arrives after a rollback must not bring the annotation back."""
+    """Tell Karpenter not to disrupt the source until that long after its start: Karpenter would launch
+    another node for it, although its copy takes its place. Refused if the pod has changed: a request that
+    arrives after a rollback must not restore the annotation."""
 
     pod: PodReference
     version: str
@@ -142,7 +142,7 @@ class OfferCopyForAdoption(Effect):
 @dataclass(frozen=True, slots=True)
 class RestoreCopyOwner(Effect):
     """Make a deleted owner the only owner of the copy, so that the garbage collector removes it like the
-    owner's other pods. These are read live first."""
+    owner's other pods. The other pods are read live first."""
 
     pod: PodReference
     owner: ControllerReference
@@ -150,16 +150,16 @@ class RestoreCopyOwner(Effect):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseTarget(Effect):
-    """Remove our owner reference from the successor, and set its labels to completed. The ReplicaSet adopts
-    a copy from then on: each millisecond counts. Refused if the copy no longer names its ReplicaSet: it would
-    have no owner, and nothing would delete it with its workload."""
+    """Remove our owner reference from the successor, and set its labels to completed. Only then can the
+    ReplicaSet adopt a copy, so each millisecond counts. Refused if the copy no longer names its ReplicaSet:
+    it would have no owner, and nothing would delete it with its workload."""
 
     pod: PodReference
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteCopy(Effect):
-    """Delete our own copy; only before the source is gone. A copy that serves is deleted within its budget:
+    """Delete our own copy, only before the source is gone. A copy that serves is deleted within its budget:
     other pods may have been evicted because it was there."""
 
     pod: PodReference

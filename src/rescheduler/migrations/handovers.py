@@ -56,7 +56,7 @@ def adopting(observation: Observation) -> Decision:
         return _workload_deleted(observation, copy, owner)
     if holder == observation.migration.uid:
         if all(each.uid != owner.uid for each in copy.owners):
-            # Its ReplicaSet may have been deleted, and no watch has reported it: then it is deleted, too.
+            # Its ReplicaSet may have been deleted, unseen by a watch so far: then the copy is deleted, too.
             return Perform(OfferCopyForAdoption(observation.target_reference))
         return Perform(ReleaseTarget(observation.target_reference))
     if copy.owner is not None:
@@ -124,7 +124,7 @@ COPY_DECIDERS = {
 }
 
 _KINDS_WITH_BUDGETS: Final = frozenset({"ReplicaSet", "StatefulSet"})
-"""Controllers that the disruption controller knows how to count."""
+"""Controllers whose pods the disruption controller can count."""
 
 _STEERING_PROPAGATION: Final = timedelta(seconds=1)
 """How long every replica of the webhook has to observe an intent, or its end."""
@@ -227,7 +227,7 @@ def _unschedulable_as_steered(observation: Observation, replacement: PodRecord) 
         return None
     withdrawn_at = _steering_withdrawn_at(observation)
     if withdrawn_at is None:
-        # First the intent goes, then the pod: its successor must not be steered again.
+        # Withdraw the intent before the pod is deleted: its successor must not be steered again.
         over_at = since + observation.policy.steer_timeout
         waits = Wait(over_at, f"{replacement.name} fits on no node that it is steered to")
         return waits if observation.now < over_at else Perform(WithdrawSteering())
@@ -237,16 +237,17 @@ def _unschedulable_as_steered(observation: Observation, replacement: PodRecord) 
 
 
 def _must_be_recreated(observation: Observation, replacement: PodRecord, withdrawn_at: datetime) -> bool:
-    """Return the replacement that made us withdraw the intent, or one that was steered before the withdrawal
+    """Return whether this replacement made us withdraw the intent, or was steered before the withdrawal
     reached all webhooks.
 
-    By its age alone one after the other would be removed where our clock is ahead of the server's.
+    Its age is not enough: where our clock is ahead of the server's, one replacement after the other would be
+    deleted.
     """
     previous = observation.migration.status.target_pod
     if previous is not None and previous.uid == replacement.uid:
         return True
-    is_of_before = replacement.created_s <= (withdrawn_at + _STEERING_PROPAGATION).timestamp()
-    return is_of_before and _is_steered_by(observation, replacement)
+    is_older = replacement.created_s <= (withdrawn_at + _STEERING_PROPAGATION).timestamp()
+    return is_older and _is_steered_by(observation, replacement)
 
 
 def _is_steered_by(observation: Observation, replacement: PodRecord) -> bool:

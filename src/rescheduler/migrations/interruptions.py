@@ -47,10 +47,10 @@ __all__ = [
 
 SOURCE_GONE = "SourceGone"
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
-"""The failure of a move on eviction that took too long."""
+"""The failure of a move that has a deadline and took too long."""
 EVICTION_RETRY_AFTER: Final = timedelta(hours=1)
-"""How long after a failed move on eviction the pod may be moved on eviction again: the record of the failure
-lets evictions pass, and the next drain may find room."""
+"""The time after a failed move on eviction until the pod may be moved on eviction again. Until then the
+record of the failure lets evictions pass; the next drain may find room."""
 
 _TEMPLATE_HASH_LABEL = "pod-template-hash"
 
@@ -78,7 +78,7 @@ def interrupted(observation: Observation) -> Transition | None:
 def workload_changed(observation: Observation) -> Transition | None:
     """Return the transition if the workload changed, so that the copy no longer fits its template.
 
-    Another size is no reason: the workload counts its pods by itself, before and after.
+    A change of its size is no reason: the workload counts its own pods, before and after the move.
     """
     owner = observation.migration.status.owner
     if owner is None:
@@ -111,7 +111,7 @@ def _deployment_changed(observation: Observation) -> Transition | None:
         return _workload_transition("its Deployment no longer exists", "WorkloadGone", final=True)
     if deployment is None:
         return None
-    # A paused one does nothing about it yet: until it is resumed the pods are wanted as they are.
+    # A paused Deployment does not roll out: until it is resumed, it wants its pods as they are.
     if observation.is_superseded and not deployment.paused:
         return _workload_transition(f"Deployment {deployment.name} is rolling out", "RollingOut")
     return None
@@ -130,9 +130,9 @@ def _is_recovered_by_eviction(observation: Observation) -> bool:
 
 
 def is_superseded(deployment: Mapping[str, Any], replica_set: Mapping[str, Any]) -> bool:
-    """Return whether the Deployment wants other pods than this ReplicaSet makes.
+    """Return whether the Deployment wants other pods than this ReplicaSet creates.
 
-    By their templates, as its controller does: a change of size raises the generation too, and is none.
+    Compare the templates, as its controller does: scaling raises the generation, too, but is no rollout.
     """
     wanted, made = deployment["spec"]["template"], replica_set["spec"]["template"]
     return bool(wanted["spec"] != made["spec"] or _metadata(wanted) != _metadata(made))
@@ -172,8 +172,8 @@ def deadline_of(migration: Migration, policy: Policy) -> datetime | None:
 
 
 def longest_deadline_of(migration: Migration, policy: Policy) -> datetime | None:
-    """Return the same, but without what the pod's owner asked for: a shorter time is no reason to move more
-    pods off its node at once than the operator allows."""
+    """Return the deadline without the shorter one that the requester of a move on eviction may ask for: that
+    is no reason to move more pods off a node at once than the operator allows."""
     traits = traits_of(migration.spec.strategy)
     if traits.on_eviction:
         return migration.created + policy.safe_evictions.deadline
@@ -185,13 +185,14 @@ def time_kept(observation: Observation) -> timedelta:
     migration, policy = observation.migration, observation.policy
     is_failed = migration.status.phase is MigrationPhase.FAILED
     if is_failed and observation.source_stands and traits_of(migration.spec.strategy).on_eviction:
-        # There is one per pod: as long as it is there, no further eviction of the pod is turned into a move.
+        # There is one such migration per pod: while it exists, no further eviction of the pod becomes a move.
         return min(policy.migration_ttl, max(EVICTION_RETRY_AFTER, policy.pod_cooldown))
     return policy.migration_ttl
 
 
 def deadline_exceeded(observation: Observation) -> Transition | None:
-    """Return the end of a move that took too long: the eviction is the API server's now."""
+    """Return the transition that ends a move after its deadline: the API server then decides on the
+    eviction."""
     deadline = deadline_of(observation.migration, observation.policy)
     if deadline is None or observation.now < deadline:
         return None
@@ -228,7 +229,7 @@ _READINESS_TAINTS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kube
 
 
 def target_lost(observation: Observation) -> Transition | None:
-    """Return the end of an attempt whose target node can't keep the pod; None if it can."""
+    """Return the transition that ends an attempt whose target node can't keep the pod; None if it can."""
     if loss := why_target_lost(observation):
         return Transition(Trigger.TARGET_LOST, loss, TARGET_LOST)
     return None
@@ -293,7 +294,7 @@ def group_of(migration: Migration) -> GroupId | None:
 
 
 class MigrationGroup:
-    """Keys of all migrations of one identity, in the order that decides who is a member."""
+    """The keys of all migrations with one identity, in the order that decides which of them are members."""
 
     def __init__(self, group: GroupId) -> None:
         self.id = group

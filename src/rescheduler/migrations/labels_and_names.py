@@ -109,7 +109,7 @@ def copy_annotations(migration: Migration, original_name: str, now: datetime) ->
 
 
 def source_annotations(pod: PodRecord, now: datetime) -> dict[str, str]:
-    """Return the annotations of the source; a pod that was moved before keeps what it says of its origin."""
+    """Return the annotations of the source; a pod that was moved before keeps those about its origin."""
     annotations = {TIME_ANNOTATION: _timestamp(now)}
     if ORIGINAL_POD_ANNOTATION not in pod.annotations:
         annotations |= {ORIGINAL_POD_ANNOTATION: pod.uid, ORIGINAL_POD_NAME_ANNOTATION: pod.name}
@@ -141,9 +141,9 @@ def lock_of(pod: PodRecord) -> str:
     return pod.labels.get(MIGRATION_ID_LABEL, "")
 
 
-def original_pod_name(name: str, marks: Mapping[str, str]) -> str:
+def original_pod_name(name: str, annotations: Mapping[str, str]) -> str:
     """Return the name of the pod before its first move."""
-    return marks.get(ORIGINAL_POD_NAME_ANNOTATION, name)
+    return annotations.get(ORIGINAL_POD_NAME_ANNOTATION, name)
 
 
 def _timestamp(now: datetime) -> str:
@@ -160,7 +160,7 @@ BUDGET_SUFFIX: Final = "-rescheduler-pdb"
 _SUFFIX_LENGTH: Final = 5
 _NAME_OF_COPY: Final = re.compile(rf"rescheduled-(?P<original>.+)-[{_ALPHABET}]{{{_SUFFIX_LENGTH}}}")
 _MAX_ATTEMPTS_NAMED: Final = 20
-"""Requests of attempts that lie further back have arrived long ago, or never will."""
+"""Requests of earlier attempts arrived long ago, or never will."""
 _MAX_POD_NAME_LENGTH: Final = 253
 _MAX_LABEL_LENGTH: Final = 63
 
@@ -223,7 +223,8 @@ _PodAt = Callable[[str], PodRecord | None]
 
 
 def recorded_target(migration: Migration, pod_at: _PodAt) -> PodRecord | None:
-    """Return the pod whose name and uid the migration has on record; None if it is gone or there is none."""
+    """Return the pod whose name and uid the migration has on record; None if it is gone or none is
+    recorded."""
     known = migration.status.target_pod
     pod = None if known is None else pod_at(f"{migration.namespace}/{known.name}")
     return pod if pod is not None and known is not None and pod.uid == known.uid else None
@@ -247,10 +248,10 @@ def copy_of(migration: Migration, pod_at: _PodAt) -> PodRecord | None:
 
 
 def may_be_copy(pod: PodRecord, migration: Migration) -> bool:
-    """Return whether a pod that is not on record is the copy whose creation was not answered.
+    """Return whether a pod that is not on record is a copy whose creation was not answered.
 
-    It has the name that the copy would have, and says what the copy would say: that the migration owns it,
-    or that it is a bare copy of the migration's pod.
+    Such a copy has a name that follows from the migration. It is owned by the migration, or its annotation
+    says that it is a bare copy of the migration's pod.
     """
     is_owned = any(owner.uid == migration.uid for owner in pod.owners)
     is_bare_copy = (
@@ -262,8 +263,8 @@ def may_be_copy(pod: PodRecord, migration: Migration) -> bool:
 
 
 def is_temporary_budget(budget: BudgetRecord, migration: Migration) -> bool:
-    """Return whether the migration has made this budget: it owns it, and it has the name that such a budget
-    has."""
+    """Return whether the migration created this budget: it owns the budget, which has the name of a temporary
+    budget."""
     workload = migration.status.workload or migration.status.owner
     return (
         workload is not None
@@ -277,13 +278,14 @@ _SCALABLE_KINDS: Final = frozenset({"ReplicaSet", "StatefulSet"})
 
 
 def keeps_names(owner: ControllerReference | None) -> bool:
-    """Return whether a successor has the name of the pod that it replaces: in StatefulSets of any group."""
+    """Return whether a successor has the name of the pod that it replaces: in StatefulSets of any API
+    group."""
     return owner is not None and owner.kind == "StatefulSet"
 
 
 def is_scaled_away(migration: Migration, owner: WorkloadRecord | None) -> bool:
-    """Return whether its controller wants no pod in its place any more: it was scaled to zero, or a
-    StatefulSet to fewer pods than the ordinal of this one."""
+    """Return whether the controller no longer wants a pod in place of the source: it was scaled to zero, or
+    it is a StatefulSet that was scaled below the ordinal of the source."""
     if owner is None or owner.kind not in _SCALABLE_KINDS:
         return False
     ordinal = (
@@ -296,16 +298,18 @@ def is_scaled_away(migration: Migration, owner: WorkloadRecord | None) -> bool:
 
 
 def recorded_siblings(siblings: Iterable[PodRecord]) -> tuple[str, ...]:
-    """Return their uids; of very many only the youngest, because the age identifies the others."""
+    """Return the uids of these pods; of more than `MAX_SIBLINGS` only the youngest, because their age
+    identifies the others."""
     youngest = sorted(siblings, key=lambda pod: (-pod.created_s, pod.uid))[:MAX_SIBLINGS]
     return tuple(pod.uid for pod in youngest)
 
 
 def replacement_of(
-    migration: Migration, siblings: Sequence[PodRecord], spoken_for: Container[str]
+    migration: Migration, siblings: Sequence[PodRecord], other_targets: Container[str]
 ) -> PodRecord | None:
     """Return, of the pods of the same controller, the one of the same name, the one that was steered for this
-    migration, or the first after the eviction that belongs to no other migration (`spoken_for`, by uid)."""
+    migration, or the first after the eviction that belongs to no other migration (`other_targets`, by
+    uid)."""
     is_named = keeps_names(migration.status.owner)
     known = frozenset(migration.status.siblings)
     oldest_s = _oldest_candidate_s(migration, [pod for pod in siblings if pod.uid in known])
@@ -314,7 +318,7 @@ def replacement_of(
         for pod in siblings
         if pod.uid != migration.spec.pod.uid
         and pod.uid not in known
-        and pod.uid not in spoken_for
+        and pod.uid not in other_targets
         and (pod.name == migration.spec.pod.name if is_named else pod.created_s >= oldest_s)
     ]
     return min(found, key=lambda pod: _candidate_rank(migration, pod), default=None)
@@ -338,7 +342,7 @@ def _candidate_rank(migration: Migration, pod: PodRecord) -> tuple[bool, bool, b
         steered_for != migration.name,
         # Pods that another migration steered, and terminating pods, come last.
         pod.is_terminating or (steered_for is not None and steered_for != migration.name),
-        # One that came while we waited for the eviction, if there is one that came because of it.
+        # Pods that were created while we waited for the eviction come after those created because of it.
         pod.created_s < _evicted_s(migration),
         pod.created_s,
         pod.name,

@@ -76,12 +76,12 @@ __all__ = [
 
 
 FAILS_LIKE_SOURCE: Final = "FailsLikeSource"
-"""Why a copy is not ready, in its condition: nor is the pod itself, so it is no fault of the move."""
+"""The reason of the condition CopyReady if the source fails, too, so that the move is not the cause."""
 
 _MAX_UNSCHEDULABLE: Final = timedelta(seconds=30)
 """How long the scheduler may take to place a copy; its target had room a moment ago."""
 
-_LOOK_FOR_ROOM_EVERY: Final = timedelta(seconds=10)
+_ROOM_CHECK_INTERVAL: Final = timedelta(seconds=10)
 
 _TIMESTAMP_RESOLUTION: Final = timedelta(seconds=1)
 """Times of conditions are whole seconds, rounded down, so the real time may be almost a second later."""
@@ -122,7 +122,8 @@ def placing(observation: Observation) -> Decision:
     if copy.node:
         return Transition(
             Trigger.COPY_MISPLACED,
-            f"the scheduler placed the copy on {copy.node}, because it did not fit on {target or 'others'}",
+            f"the scheduler placed the copy on {copy.node}, because it did not fit on "
+            f"{target or 'other nodes'}",
             "TargetDidNotFit",
         )
     if (lost := target_lost(observation)) is not None:
@@ -148,16 +149,16 @@ def _placing_anywhere(observation: Observation, copy: PodRecord) -> Decision:
     over_at = observation.now + time_left(observation)
     if SCHEDULING_GATE in copy.shape.scheduling_gates:
         if observation.may_preempt:
-            again_at = min(observation.now + _LOOK_FOR_ROOM_EVERY, over_at)
+            again_at = min(observation.now + _ROOM_CHECK_INTERVAL, over_at)
             words = f"waiting for room: the copy could preempt {observation.may_preempt}"
             return Wait(again_at, words)
         return Perform(RemoveSchedulingGate(observation.target_reference))
     waiting = Wait(over_at, f"copy {copy.name} is Pending until a node has room for it")
-    return _left_to_us(observation) or waiting
+    return _protect_from_karpenter(observation) or waiting
 
 
-def _left_to_us(observation: Observation) -> Perform | None:
-    """Annotate the source for Karpenter, once the scheduler has placed the copy.
+def _protect_from_karpenter(observation: Observation) -> Perform | None:
+    """Annotate the source for Karpenter, once the scheduler may place the copy.
 
     Karpenter provides room for the pods of a node that it removes, and for their copies, too: it would
     launch one node too many. The annotation has the form of a duration, so it loses its effect at the end of
@@ -210,7 +211,7 @@ def starting(observation: Observation) -> Decision:
             reports=(_copy_not_ready(observation, COPY_FAILING),),
         )
     waiting = Wait(observation.now + time_left(observation), f"waiting for copy {copy.name} to become ready")
-    return _left_to_us(observation) or waiting
+    return _protect_from_karpenter(observation) or waiting
 
 
 def settling(observation: Observation) -> Decision:
@@ -316,7 +317,7 @@ def settled_at(observation: Observation) -> datetime:
 
 
 def before_deadline(observation: Observation, moment: datetime) -> datetime:
-    """Return the moment, which another clock measured, but not after the end of the attempt."""
+    """Return the moment, but not after the end of the attempt: another clock measured the moment."""
     return min(moment, observation.now + time_left(observation))
 
 
@@ -343,7 +344,7 @@ def why_not_adoptable(observation: Observation) -> str:
 
 
 def _copy_failure(observation: Observation, copy: PodRecord) -> str:
-    """Return why the copy can't become ready here; empty if it may, even slowly."""
+    """Return why the copy can't become ready on its node; empty if it may, even slowly."""
     if copy.is_finished:
         return f"{copy.phase} ({copy.reason or 'its containers ended'})"
     for status in (*copy.init_container_statuses, *copy.container_statuses):

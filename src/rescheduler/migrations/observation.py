@@ -1,4 +1,4 @@
-"""What the state machine knows when it decides: cluster, policy and time as values; and its decisions."""
+"""The values from which the state machine decides (cluster, policy and time), and its decisions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ class RevalidationOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RevalidationResult:
-    """The planner's result for the move now: is it good, by which handover, to which node."""
+    """The planner's result: whether the move is good now, by which handover, and to which node."""
 
     answer: RevalidationOutcome
     handover: Handover = Handover.AUTO
@@ -74,16 +74,16 @@ class Observation:
     target: PodRecord | None = None
     """Our copy, or the controller's replacement of an evicted pod."""
     siblings: tuple[PodRecord, ...] = ()
-    """The other pods of the source's controller, where its replacement has no other sign than being new."""
+    """The other pods of the source's controller, where a replacement is recognised only because it is new."""
     owner: WorkloadRecord | None = None
-    """The controller of the source, as it is now; None if it is gone, was re-made, or is of a kind that is
-    not followed."""
+    """The controller of the source, as it is now; None if it is gone, was recreated, or is of a kind that is
+    not watched."""
     owner_is_watched: bool = True
-    """False for kinds that we don't know: then nothing follows from not seeing it."""
+    """False for kinds that are not watched: then a missing owner means nothing."""
     deployment: WorkloadRecord | None = None
-    """The one above a ReplicaSet."""
+    """The controller above the owner: the Deployment of a ReplicaSet."""
     pods_are_orphaned: bool = False
-    """Whether the controller was deleted without its pods, as `--cascade=orphan` does it."""
+    """Whether the controller was deleted without its pods, as with `--cascade=orphan`."""
     workload_is_gone: bool = False
     """Whether the Deployment above existed and was deleted."""
     is_superseded: bool = False
@@ -93,29 +93,29 @@ class Observation:
     budgets: tuple[BudgetRecord, ...] = ()
     """The budgets that cover the source, including the temporary one."""
     nodes: Mapping[str, NodeRecord] = field(default_factory=dict)
-    """Source and target node, and where the successor is, as far as they are there."""
+    """The source node, the target node and the node of the successor, if they exist."""
     group: tuple[Migration, ...] = ()
-    """The members of its group, itself included unless it came too late to be one."""
+    """The members of its group. The migration itself is missing if it came too late to be one."""
     revalidation: RevalidationResult | None = None
     """The result of the revalidation; requested at the step Checking only."""
     has_turn: bool = True
     """Whether the limits allow it to start."""
     obstacle: str = ""
-    """Why the limits will never let its group start."""
+    """Why the limits will never let its group start; empty if they may."""
     is_winding_down: bool = False
-    """Whether nothing starts any more, because this process soon stops executing."""
+    """Whether queued migrations are cancelled, because a dry run executes none."""
     is_steered: bool = False
     """Whether the webhook or the extender sends replacements to their target."""
     is_guarded: bool = False
-    """Whether something keeps the ReplicaSet from creating a pod while it adopts the copy."""
+    """Whether the webhook keeps the ReplicaSet from creating a pod while it adopts the copy."""
     webhook_problem: str = ""
-    """Why one of them is not so, in words."""
+    """Why the webhook does not steer or does not guard, in words."""
     may_preempt: str = ""
-    """Which pod one more pod like the source could preempt now; empty if none."""
+    """The pod that one more pod like the source could preempt now; empty if there is none."""
 
     no_room: str = ""
-    """Why the replacement of the source would find no node now, in words; empty if it would find one. Asked
-    for right before the eviction (Evict)."""
+    """Why the replacement of the source would find no node now, in words; empty if it would find one. Set
+    only right before the eviction (Evict)."""
 
     @property
     def source_stands(self) -> bool:
@@ -215,7 +215,7 @@ def _is_disrupted(pod: PodRecord) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ConditionUpdate:
-    """A condition of the migration, as it is seen now."""
+    """A condition of the migration, as it is now."""
 
     kind: ConditionType
     holds: bool
@@ -244,7 +244,7 @@ class Perform:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to do until something changes, or until that time."""
+    """Do nothing until something changes, or until that time."""
 
     until: datetime | None = None
     message: str = ""

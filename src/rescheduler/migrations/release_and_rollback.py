@@ -51,7 +51,7 @@ __all__ = [
 
 
 def retained(observation: Observation) -> Decision | None:
-    """Return what a roll-back does instead of removing the copy; None if the copy may be removed."""
+    """Return what a rollback does instead of removing the copy; None if the copy may be removed."""
     if observation.copy_is_all_that_is_left and observation.migration.status.failure != SOURCE_GONE:
         return _keep(observation)
     if not _is_only_ready_pod(observation) or wants_no_pods(observation) or why_not_adoptable(observation):
@@ -102,7 +102,7 @@ def _offered(observation: Observation) -> Decision:
 def _until_source_is_ready(observation: Observation) -> Decision:
     if not is_overdue(observation):
         return Wait(
-            overdue_at(observation), f"{_words(observation)}; it is removed when the pod is ready again"
+            overdue_at(observation), f"{_words(observation)}; the copy is removed when the pod is ready again"
         )
     source = observation.source
     assert source is not None
@@ -111,19 +111,19 @@ def _until_source_is_ready(observation: Observation) -> Decision:
 
 def _taken_over(observation: Observation) -> Transition:
     report = ConditionUpdate(ConditionType.COPY_READY, holds=True, reason="Ready")
-    return Transition(Trigger.SOURCE_LOST, f"{_words(observation)} and takes its place", reports=(report,))
+    return Transition(Trigger.SOURCE_LOST, f"{_words(observation)}, which takes its place", reports=(report,))
 
 
 def _words(observation: Observation) -> str:
     assert observation.target is not None
     pod, failure = observation.migration.spec.pod.name, observation.migration.status.failure
     copy, state = observation.target.name, observation.source_state
-    return f"pod {pod} is {state}: the rollback ({failure}) keeps copy {copy}"
+    return f"pod {pod} is {state}, so the rollback ({failure}) keeps copy {copy}"
 
 
 def is_overdue(observation: Observation) -> bool:
-    """Return whether the rollback has waited too long for a budget, for the source, or for a foreign
-    finalizer on the copy."""
+    """Return whether the rollback has waited too long for a budget, for the source, or for a finalizer of
+    another client on the copy."""
     moment = overdue_at(observation)
     return moment is not None and observation.now >= moment
 
@@ -153,7 +153,7 @@ def releasing(observation: Observation) -> Decision:
     if observation.migration.status.handover is Handover.COPY and not observation.target_stands:
         return Transition(Trigger.MISSED, "both the pod and its copy are gone", "CopyGone", final=True)
     if not observation.target_stands and observation.source_stands and _source_lost_suffix(observation):
-        # Offered to its ReplicaSet because the source was not ready, which then was again.
+        # The copy was offered to its ReplicaSet because the source was not ready, but then it became ready.
         pod = observation.migration.spec.pod.name
         why = f"the ReplicaSet removed the copy, and pod {pod} is unchanged"
         return Transition(Trigger.MISSED, why, observation.migration.status.failure, final=True)
@@ -197,7 +197,7 @@ def _source_lost_suffix(observation: Observation) -> str:
 def _replacement_result(observation: Observation) -> Transition:
     """Return how an eviction ended: with a replacement on the target, elsewhere, or with none."""
     if observation.target is None or not is_serving(observation.target):
-        # Also beside one that was made just before, and is about to go.
+        # A replacement that was created just before the scaling does not count: it is about to be deleted.
         if is_scaled_away(observation.migration, observation.owner):
             why = "the workload was scaled down and needs no replacement"
             return Transition(Trigger.MISSED, why, "ScaledDown", final=True)
@@ -235,8 +235,8 @@ def next_cleanup(observation: Observation) -> Perform | Wait | None:
         else None
     )
     if copy is not None and copy.owner is not None and copy.owner.uid != observation.migration.uid:
-        # Another controller has it: its ReplicaSet adopts a copy whose reference to the PodMigration is
-        # removed, and removes one pod too many by itself. To delete the copy would take one more.
+        # Another controller owns the copy: the ReplicaSet adopts a copy that no longer refers to the
+        # PodMigration, and removes the surplus pod itself. Deleting the copy would remove one more pod.
         is_released = copy.is_terminating or copy.labels.get(STATUS_LABEL) == MigrationLabelStatus.COMPLETED
         if not is_released:
             return Perform(ReleaseTarget(observation.target_reference))
@@ -271,8 +271,8 @@ def _cleanup(observation: Observation) -> Perform | None:
 
 def _is_being_adopted(observation: Observation, copy: PodRecord) -> bool:
     """Return whether our owner reference is gone from the copy, as the garbage collector removes it where the
-    PodMigration is deleted in the foreground. Its ReplicaSet adopts it at any moment, and removes one pod too
-    many: if the copy were deleted in that moment, there would be two fewer."""
+    PodMigration is deleted in the foreground. Its ReplicaSet may adopt it at any moment, and then removes the
+    surplus pod: if the copy were deleted at that moment, two pods would be gone instead of one."""
     return (
         observation.migration.status.handover is Handover.ADOPT
         and copy.owner is None
@@ -285,8 +285,8 @@ def _is_being_adopted(observation: Observation, copy: PodRecord) -> bool:
 
 
 def _counts_for_budget(observation: Observation, copy: PodRecord) -> bool:
-    """Return whether others may have been evicted because this copy serves: then its own budget decides,
-    too."""
+    """Return whether other pods may have been evicted because this copy serves: then its budget applies to
+    it, too."""
     return (
         copy.is_ready
         and not observation.node_is_lost(copy.node)
@@ -302,6 +302,6 @@ def _unlabel(source: PodRecord) -> UnlabelSource:
 def _may_retry(observation: Observation) -> bool:
     status = observation.migration.status
     if not traits_of(observation.migration.spec.strategy).retries:
-        # This target is tried now; the next one is chosen again, with what is known then.
+        # This migration is for one target. The next target is chosen later, with what is known then.
         return False
     return not status.failure_is_final and status.attempts <= observation.policy.max_retries

@@ -35,7 +35,7 @@ class SteeringStatus:
     guards: bool = False
     """Whether it keeps ReplicaSets from creating a pod while they adopt a copy."""
     problem: str = NO_WEBHOOK_REGISTERED
-    """Why it does not do one of them."""
+    """Why it does not steer or does not guard."""
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ _TIMESTAMP_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def sync_request(observation: Observation) -> Perform | Wait | None:
-    """Return what is to be done about a budget whose sync failed; None if there is none."""
+    """Return what to do about a budget whose sync failed; None if there is no such budget."""
     budget = next((each for each in observation.budgets if each.sync_failure), None)
     if budget is None or not observation.target_stands:
         return None
@@ -76,7 +76,7 @@ def sync_request(observation: Observation) -> Perform | Wait | None:
 
 
 def _sync_requests_made(observation: Observation) -> tuple[int, datetime]:
-    """Return how many were made, and when the next one is due."""
+    """Return how many sync requests were made, and when the next one is due."""
     assert observation.target is not None
     count, _, written = observation.target.annotations.get(SYNC_REQUESTED_ANNOTATION, "").partition(" ")
     try:
@@ -84,7 +84,7 @@ def _sync_requests_made(observation: Observation) -> tuple[int, datetime]:
         made = max(0, min(int(count), 100))
     except ValueError:
         return 0, observation.now
-    # A time that lies ahead is of another clock, or made up. Whole seconds, rounded down.
+    # A time in the future is from another clock, or forged. Timestamps are whole seconds, rounded down.
     last = min(last, observation.now - timedelta(seconds=1)) + timedelta(seconds=1)
     return made, last + min(_MIN_SYNC_INTERVAL * (1 << min(made, 10)), _MAX_SYNC_INTERVAL)
 
@@ -140,13 +140,14 @@ _MAX_RECORD_AGE: Final = timedelta(seconds=8)
 seconds from the record on. An API server that answers slowly may need some of them."""
 
 _MAX_PREEMPTING_RECORD_AGE: Final = timedelta(seconds=3)
-"""The same where a surplus pod could preempt others, so that the guard must last until the adoption."""
+"""The limit where a surplus pod could preempt others, so that the guard must last until the adoption."""
 
 GUARD_INTERVAL: Final = timedelta(seconds=30)
 """The time between two windows in which the webhook guards a handover of the same migration."""
 
 _GUARD_PROPAGATION: Final = timedelta(milliseconds=500)
-"""How long every replica of the webhook has to observe the eviction, where others depend on that."""
+"""How long every replica of the webhook has to observe the eviction, where a surplus pod could preempt
+others."""
 
 
 def evicting_beside_copy(observation: Observation) -> Decision:
@@ -217,7 +218,7 @@ def evicting(observation: Observation) -> Decision:
 
 
 def _record_first(observation: Observation) -> Decision | None:
-    """Wait until the webhook has observed the eviction, before the ReplicaSet does."""
+    """Record the eviction, and wait until the webhook has observed it, before the ReplicaSet does."""
     if observation.migration.status.handover is not Handover.ADOPT:
         return None
     requested_at = observation.migration.status.eviction_requested_at
@@ -225,7 +226,7 @@ def _record_first(observation: Observation) -> Decision | None:
         return Perform(RecordEviction())
     max_age = _MAX_PREEMPTING_RECORD_AGE if observation.may_preempt else _MAX_RECORD_AGE
     if observation.now - requested_at > max_age:
-        # An eviction that was refused: what depends on the guard waits until it guards again.
+        # The eviction was refused. One that depends on the guard waits until the webhook guards again.
         again_at = requested_at + GUARD_INTERVAL
         if observation.may_preempt and observation.now < again_at:
             return Wait(again_at, "waiting for the webhook to guard the handover again")
@@ -242,7 +243,7 @@ def with_eviction_requested(observation: Observation) -> Migration:
 
 
 def depends_on_webhook(observation: Observation) -> bool:
-    """Return whether the eviction would do harm if the webhook does not answer: then that is found out
+    """Return whether the eviction would do harm if the webhook did not answer: then the webhook is probed
     first."""
     if observation.migration.status.handover is Handover.ADOPT:
         return bool(observation.may_preempt)
@@ -250,7 +251,7 @@ def depends_on_webhook(observation: Observation) -> bool:
 
 
 def _exhausted_budget(observation: Observation) -> BudgetRecord | None:
-    """Return a budget whose status allows no disruption: its next change is the time to ask again."""
+    """Return a budget whose status allows no disruption: the eviction is tried again when it changes."""
     if observation.source is None or not observation.source.is_ready:
         return None  # Pods that are not ready may go even under a budget that is spent.
     return next(
@@ -275,7 +276,7 @@ def _several_budgets(observation: Observation) -> Transition | None:
     ):
         names = ", ".join(sorted(each.name for each in observation.budgets))
         why = f"several budgets cover the pod ({names}): Kubernetes does not evict such a pod"
-        # With ours among them, a roll-back leaves one fewer.
+        # If one of them is our temporary budget, a rollback removes it.
         final = own_temporary_budget(observation) is None
         return Transition(Trigger.WORKLOAD_CHANGED, why, "SeveralBudgets", final)
     return None
@@ -294,7 +295,8 @@ def _unsteered(observation: Observation) -> Transition | None:
 
 
 def _may_go_unsteered(observation: Observation) -> bool:
-    """Return whether the owner allows it, or the replacement can't come back."""
+    """Return whether the policy allows an unsteered replacement, or the cordon keeps it off the source
+    node."""
     node = observation.nodes.get(observation.migration.spec.source_node)
     is_kept_off = (
         node is not None
@@ -322,7 +324,7 @@ def _unguarded(observation: Observation) -> Transition | None:
 
 
 def _without_room(observation: Observation) -> Transition | None:
-    """Return the transition for a target whose room was taken since the check."""
+    """Return a refusal if no other node has room for the replacement any more."""
     return Transition(Trigger.WORKLOAD_CHANGED, observation.no_room, NO_ROOM) if observation.no_room else None
 
 
@@ -338,7 +340,7 @@ def source_left_at(observation: Observation) -> datetime:
         return datetime.fromtimestamp(source.deleted_s - (source.deletion_grace_s or 0), UTC)
     if observation.source is not None:
         return observation.now
-    # Gone before its deletion was observed. The eviction marks it first.
+    # The source was gone before its deletion was observed. An eviction sets this condition first.
     disruption = None if source is None else source.condition("DisruptionTarget")
     if disruption is not None and disruption.since_s:
         return datetime.fromtimestamp(disruption.since_s, UTC)

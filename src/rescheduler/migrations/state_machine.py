@@ -94,8 +94,8 @@ def queued(observation: Observation) -> Decision:
 
 
 def _cancel_or_release(observation: Observation) -> Perform | None:
-    """Cancel a queued migration of the program; leave a user's to the next process that executes, without our
-    finalizer. That may be a command such as `drain`, which waits for the Lease."""
+    """Cancel a queued migration of rescheduler itself. Leave a user's, without our finalizer, to the next
+    process that executes migrations, such as the command `drain`, which waits for the Lease."""
     if observation.migration.spec.strategy != MANUAL and not observation.migration.requested_by:
         return Perform(CancelMigration())
     return Perform(RemoveFinalizer()) if FINALIZER in observation.migration.finalizers else None
@@ -107,7 +107,7 @@ def checking(observation: Observation) -> Decision:
     if not observation.source_stands:
         return Transition(Trigger.SOURCE_GONE, "the pod no longer exists", "SourceGone", final=True)
     revalidation = observation.revalidation
-    assert revalidation is not None, "the check is made with a verdict of the planner"
+    assert revalidation is not None, "Checking needs the result of the revalidation"
     match revalidation.answer:
         case RevalidationOutcome.APPROVED if FINALIZER not in observation.migration.finalizers:
             return Perform(AddFinalizer())
@@ -174,7 +174,7 @@ def _finished(observation: Observation) -> Decision:
             return left
     budget = own_temporary_budget(observation)
     if budget is not None:
-        # So may one that creates the budget, also of a migration that went well.
+        # A request that creates the budget may arrive late, too, even for a completed migration.
         return Perform(DeleteBudget(budget.name, budget.uid))
     if FINALIZER in observation.migration.finalizers:
         return Perform(RemoveFinalizer())
@@ -202,7 +202,7 @@ _DECIDERS: Final[Mapping[Handover, Mapping[MigrationStep, Callable[[Observation]
 
 
 _LATEST_TIMESTAMP: Final = datetime(9000, 1, 1, tzinfo=UTC)
-"""What is later can't be reckoned with."""
+"""Durations can't be added to later timestamps: `datetime` would overflow."""
 
 
 # -- the status that follows
@@ -245,10 +245,11 @@ def advance(observation: Observation, transition: Transition) -> Migration:
     return msgspec.structs.replace(migration, status=with_conditions(status, reports, message, now))
 
 
-def _is_already_handed_over(before: MigrationStatus, event: Trigger) -> bool:
-    """Return whether the source was evicted already; one that was lost was not evicted by us."""
+def _is_already_handed_over(before: MigrationStatus, trigger: Trigger) -> bool:
+    """Return whether the handover is on record already: a source that was lost before was not evicted by
+    us."""
     handed_over = before.condition(ConditionType.HANDED_OVER)
-    return event is Trigger.SOURCE_LEFT and handed_over is not None and handed_over.status == "True"
+    return trigger is Trigger.SOURCE_LEFT and handed_over is not None and handed_over.status == "True"
 
 
 def with_wait_message(observation: Observation, wait: Wait) -> Migration:
@@ -278,7 +279,7 @@ def is_checkpoint(before: Migration, after: Migration) -> bool:
 
     It must be written before anything is touched (handover, target and attempt), before the copy of a bare
     pod may be scheduled (which pod it is, because no owner reference says so), before the eviction (it may be
-    in flight), before a rollback (or that the copy is kept), and when members of a group wait.
+    in flight), before a rollback (and when it keeps the copy), and when members of a group wait.
     """
     step = step_of(after)
     return (
@@ -298,7 +299,7 @@ def is_checkpoint(before: Migration, after: Migration) -> bool:
 
 
 def _status_changes(observation: Observation, transition: Transition) -> dict[str, object]:
-    """Return the changes of the status that follow from the event."""
+    """Return the changes of the status that follow from the trigger."""
     before = observation.migration.status
     match transition.trigger:
         case Trigger.APPROVED:
@@ -317,7 +318,7 @@ def _status_changes(observation: Observation, transition: Transition) -> dict[st
         case Trigger.PROTECTED:
             return {"siblings": recorded_siblings(observation.siblings)}
         case Trigger.SOURCE_LEFT:
-            # Accepted a moment ago: what was seen just before is what its replacement is not.
+            # The eviction was accepted a moment ago: no pod that was seen just before is the replacement.
             siblings = (
                 recorded_siblings(observation.siblings) if observation.source_stands else before.siblings
             )

@@ -6,7 +6,7 @@
     Completed, Failed
 
 Before the eviction of the source, every failure leads to RollingBack, which restores the original state.
-After it there is no way back. A trigger that the table does not have for a step is a bug: it raises and
+After it, no rollback is possible. A trigger that the table does not have for a step is a bug: it raises and
 changes nothing.
 """
 
@@ -32,17 +32,18 @@ class MigrationStep(StrEnum):
     CHECKING = "Checking"
     """Checks whether the pod may still move, how, and to which node. Nothing has been touched yet."""
     MARKING = "Marking"
-    """The label on the source pod is the lock: one migration per pod."""
+    """Labels the source pod. The label is the lock: one migration per pod."""
     CREATING = "Creating"
-    """The copy, held back by our scheduling gate."""
+    """Creates the copy, held back by our scheduling gate."""
     PLACING = "Placing"
-    """The target is nominated and the gate opened: the scheduler decides, by all its rules."""
+    """Nominates the target and removes the gate: the scheduler decides, by all its rules."""
     STARTING = "Starting"
     """Waits until the copy is ready."""
     SETTLING = "Settling"
     """Waits until the copy is available, and load balancers have noticed."""
     PROTECTING = "Protecting"
-    """A temporary budget for a workload that has none; and the replacement's steering is known."""
+    """Creates a temporary budget for a workload that has none, and waits until the webhook knows the
+    intent."""
     EVICTING = "Evicting"
     """Evicts the source through the Eviction API, and retries later while a budget refuses."""
     ADOPTING = "Adopting"
@@ -78,14 +79,14 @@ class Trigger(StrEnum):
     WRITE_REFUSED = "request refused by the API server"
     SETTLED = "copy settled"
     PROTECTED = "protected and steered"
-    # What others do meanwhile, and what takes too long.
+    # Interruptions by other clients, and timeouts.
     SOURCE_GONE = "source deleted by another client"
     SOURCE_LOST = "source lost, copy replaces it"
     WORKLOAD_CHANGED = "workload changed"
     PARTNER_FAILED = "another member of its group failed"
     TIMED_OUT = "timed out"
     CANCELLED = "cancelled"
-    # After the watershed.
+    # After the eviction.
     SOURCE_LEFT = "source evicted"
     ADOPTED = "copy adopted"
     ORPHANED = "controller deleted"
@@ -93,7 +94,7 @@ class Trigger(StrEnum):
     UNREPLACED = "no replacement in time"
     RELEASED = "everything released"
     MISSED = "move failed"
-    # The way back.
+    # Rollback.
     RETRY = "rolled back, to be retried"
     GIVE_UP = "rolled back, not to be retried"
 
@@ -106,11 +107,11 @@ _INTERRUPTIONS: Final = (
     Trigger.TIMED_OUT,
     Trigger.CANCELLED,
 )
-"""What ends every attempt, at any step between the mark and the eviction."""
+"""Triggers that end every attempt, at any step between the mark and the eviction."""
 
 
 def _interrupted_at(*steps: MigrationStep) -> dict[tuple[MigrationStep, Trigger], MigrationStep]:
-    return {(step, event): MigrationStep.ROLLING_BACK for step in steps for event in _INTERRUPTIONS}
+    return {(step, trigger): MigrationStep.ROLLING_BACK for step in steps for trigger in _INTERRUPTIONS}
 
 
 _START_TRANSITIONS: Final[TransitionTable] = {
@@ -167,7 +168,7 @@ _EVICTION_TRANSITIONS: Final[TransitionTable] = {
     (MigrationStep.EVICTING, Trigger.TIMED_OUT): MigrationStep.ROLLING_BACK,
     (MigrationStep.EVICTING, Trigger.CANCELLED): MigrationStep.ROLLING_BACK,
 }
-"""SOURCE_GONE is missing: the source may have ended because of our request, so there is no way back.
+"""SOURCE_GONE is missing: the source may have ended because of our request, so no rollback is possible.
 COPY_UNREADY is missing: the eviction may have been requested, so only its cancellation leads back; until then
 the migration waits here for the copy to be ready again."""
 
@@ -199,7 +200,7 @@ TRANSITIONS: Final[Mapping[Handover, TransitionTable]] = {
         (MigrationStep.EVICTING, Trigger.SOURCE_LEFT): MigrationStep.RELEASING,
         # The copy is all that is left of a pod without a controller: it is not removed.
         (MigrationStep.ROLLING_BACK, Trigger.SOURCE_LOST): MigrationStep.EVICTING,
-        # Nor while it is ready and the source is not: in the end the source is evicted.
+        # Nor is a ready copy removed while the source is not ready: in the end the source is evicted.
         (MigrationStep.ROLLING_BACK, Trigger.SOURCE_LEFT): MigrationStep.RELEASING,
         **_END_TRANSITIONS,
     },
@@ -217,24 +218,24 @@ TRANSITIONS: Final[Mapping[Handover, TransitionTable]] = {
         (MigrationStep.REPLACING, Trigger.UNREPLACED): MigrationStep.RELEASING,
         **_END_TRANSITIONS,
     },
-    # Not chosen yet: only what can happen before it is.
+    # The handover is not chosen yet: only the transitions before that choice.
     Handover.AUTO: {**_START_TRANSITIONS},
 }
 
 
 class IllegalTransition(Exception):  # noqa: N818 - reads as what happened
-    """The step does not know this event: nothing was changed."""
+    """The table has no transition for this trigger at this step; nothing was changed."""
 
-    def __init__(self, handover: Handover, step: MigrationStep, event: Trigger) -> None:
-        super().__init__(f"a migration by {handover} has no transition for {event.name} at {step}")
+    def __init__(self, handover: Handover, step: MigrationStep, trigger: Trigger) -> None:
+        super().__init__(f"a migration by {handover} has no transition for {trigger.name} at {step}")
 
 
-def next_step(handover: Handover, step: MigrationStep, event: Trigger) -> MigrationStep:
-    """Return the next step; raise `IllegalTransition`."""
+def next_step(handover: Handover, step: MigrationStep, trigger: Trigger) -> MigrationStep:
+    """Return the next step; raise `IllegalTransition` if the table has none."""
     try:
-        return TRANSITIONS[handover][step, event]
+        return TRANSITIONS[handover][step, trigger]
     except KeyError:
-        raise IllegalTransition(handover, step, event) from None
+        raise IllegalTransition(handover, step, trigger) from None
 
 
 _PHASES: Final = {

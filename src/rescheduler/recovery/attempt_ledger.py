@@ -5,7 +5,7 @@
 
 Each entry of `lines` is the lineage of one replica (see `replica_lineage`). Each of its `tries` is a failure
 after which the replica was rescheduled. A failure for which no attempt was left is its `end`; if more
-attempts are allowed later, it becomes the first of them.
+attempts are allowed later, that failure becomes the first of them.
 
 Deployments and their ReplicaSets copy annotations to each other, so the ledger names its holder. A ledger of
 another holder is ignored.
@@ -36,7 +36,7 @@ MAX_LINEAGES: Final = 200
 _MAX_ATTEMPTS_TOTAL: Final = 600
 """This takes about 80 KiB; all annotations of an object may have 256 KiB."""
 _MAX_ANNOTATION_LENGTH: Final = 240_000
-"""More than we ever write."""
+"""A longer annotation is not read; rescheduler writes less."""
 _MAX_NAME_LENGTH: Final = 300
 """The longest name of a lineage: that of a pod or node (253 characters) and an index."""
 _MAX_ID_LENGTH: Final = 253
@@ -115,7 +115,7 @@ class AttemptLedger(msgspec.Struct, frozen=True):
 
     lineages: Mapping[str, ReplicaLineage] = {}
     is_damaged: bool = False
-    """The annotation was invalid, and is ignored."""
+    """Whether the annotation was invalid, so that it is ignored."""
 
     def lineage(self, name: str, revision: str = "") -> ReplicaLineage:
         """Return the lineage of that name; an empty one if it is unknown or of another revision."""

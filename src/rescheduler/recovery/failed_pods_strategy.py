@@ -61,7 +61,7 @@ class FailedPods:
         for row in sorted(failing, key=lambda row: (int(priority[row]), row)):
             decision = failing[row].decision
             if not isinstance(decision, Reschedule):
-                _note_why_not(view, row, failing[row])
+                _report_staying(view, row, failing[row])
             elif _is_cooling_down(view, failing[row]):
                 rest = short_duration(view.policy.failed_pods.stuck_after)
                 view.report_staying(row, "CoolingDown", f"its last migration failed less than {rest} ago")
@@ -83,7 +83,7 @@ def _propose_move(view: View, row: int, replica: FailingReplica, gain: float) ->
         return
     untried = targets.copy()
     untried[[known[node] for node in decision.avoid if node in known]] = False
-    # It failed on all nodes: a second attempt is better than none.
+    # The replica failed on all nodes: a second attempt is better than none.
     allowed = untried if untried.any() else targets
     target = least_loaded(view, row, np.flatnonzero(view.placement.keeping_spread(row, allowed)))
     yield Proposal(
@@ -101,7 +101,7 @@ def _is_cooling_down(view: View, replica: FailingReplica) -> bool:
     return int(moved_s) > replica.lineage.last_s and view.snapshot.taken_at_s - moved_s < rest_s
 
 
-def _note_why_not(view: View, row: int, replica: FailingReplica) -> None:
+def _report_staying(view: View, row: int, replica: FailingReplica) -> None:
     match replica.decision:
         case RetriesExhausted():
             view.report_staying(row, "GaveUp", f"{replica.failure.message}; {next_action_message(replica)}")
@@ -142,15 +142,15 @@ class RecoveryExplanation:
     retries: int | None
     """How often it may be rescheduled; None if its owner does not ask for recovery."""
     by: str
-    """What sets that number."""
+    """The object or setting that sets `retries`."""
     used: int
     """How often it was rescheduled."""
     tries: tuple[FailedAttempt, ...]
     """The failed attempts that are still listed, the oldest first."""
     next: str
-    """What happens next; empty if nothing has to."""
+    """The next action, in words; empty if none is needed."""
     needs_move: bool
-    """Whether that is a move, which protections may prevent."""
+    """Whether the next action is a move, which protections may prevent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ def _explanation(
     what_next: str,
 ) -> RecoveryExplanation:
     if isinstance(allowance, MalformedRetries):
-        what_next = f"nothing: {allowance.why}"
+        what_next = f"nothing, because {allowance.why}"
     allowed = allowance if isinstance(allowance, RetryAllowance) else None
     return RecoveryExplanation(
         failure=replica.failure.message if replica is not None else "",
@@ -208,7 +208,9 @@ def _explanation(
 
 
 def _next_of_healthy(lineage: ReplicaLineage, terms: FailedPodsPolicy) -> str:
-    """Return what happens next to a pod that does not fail."""
+    """Return the next action for a pod that does not fail."""
     if not lineage.failures:
         return ""
-    return f"these attempts are forgotten when it has been ready for {short_duration(terms.recovery_window)}"
+    return (
+        f"the attempts are forgotten when the pod has been ready for {short_duration(terms.recovery_window)}"
+    )

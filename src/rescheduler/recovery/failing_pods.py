@@ -8,9 +8,10 @@ Suspect nodes: nodes on which several workloads fail, so that the node is the li
 Failures that are the workload's own fault don't count against a node:
 
 - A workload that fails on several nodes and runs on no other says nothing about any of them. Each pod
-template counts separately: pods of the last rollout may run while those of the next one fail. - If more than
-half of all nodes would be suspect, none is: the cause is something that they share, such as a registry. - A
-failure from before a node was created belongs to another node of the same name.
+  template counts separately: pods of the last rollout may run while those of the next one fail.
+- If more than half of all nodes would be suspect, none is: the cause is something that they share, such as a
+  registry.
+- A failure from before a node was created belongs to another node of the same name.
 
 One tenant should not be able to make a node suspect, and would gain little from it:
 
@@ -65,7 +66,7 @@ __all__ = [
 
 _FEWEST_NAMESPACES: Final = 2
 _FEWEST_SUSPECTS: Final = 2
-"""The number of nodes that may be suspect in a cluster of any size."""
+"""The number of nodes that may be suspect, however small the cluster is."""
 _LARGEST_SHARE: Final = 0.25
 """The share of nodes that may be suspect at once."""
 
@@ -122,7 +123,7 @@ def workload_failures_of(
 
 
 def find_suspect_nodes(
-    witnesses: Iterable[WorkloadFailures],
+    all_failures: Iterable[WorkloadFailures],
     made_s: Mapping[str, float],
     terms: FailedPodsPolicy,
     now_s: float,
@@ -134,9 +135,9 @@ def find_suspect_nodes(
     `made_s` says when each node was created.
     """
     found: dict[str, set[tuple[str, str]]] = {}
-    for witness in witnesses:
-        for node in _implicated_nodes(witness, made_s, terms, now_s):
-            found.setdefault(node, set()).add((witness.workload, witness.namespace))
+    for each in all_failures:
+        for node in _implicated_nodes(each, made_s, terms, now_s):
+            found.setdefault(node, set()).add((each.workload, each.namespace))
     many = {node: workloads for node, workloads in found.items() if _is_suspect(workloads, terms)}
     if 2 * len(many) > len(made_s):
         return {}
@@ -174,27 +175,27 @@ def started_there(present: Callable[[], Snapshot], terms: FailedPodsPolicy) -> S
 
 
 def next_expiry_s(
-    witnesses: Iterable[WorkloadFailures], terms: FailedPodsPolicy, now_s: float
+    all_failures: Iterable[WorkloadFailures], terms: FailedPodsPolicy, now_s: float
 ) -> float | None:
     """Return when the next failure is too old to count; None if there is none."""
     window_s = terms.suspect_window.total_seconds()
-    ends = (failure.at_s + window_s for witness in witnesses for failure in witness.failures)
+    ends = (failure.at_s + window_s for each in all_failures for failure in each.failures)
     return min((end for end in ends if end > now_s), default=None)
 
 
 def _implicated_nodes(
-    witness: WorkloadFailures, made_s: Mapping[str, float], terms: FailedPodsPolicy, now_s: float
+    of_workload: WorkloadFailures, made_s: Mapping[str, float], terms: FailedPodsPolicy, now_s: float
 ) -> Iterator[str]:
     """Yield the nodes that the failures of this workload count against; a node may be repeated."""
     window_s = terms.suspect_window.total_seconds()
     by_template: dict[str, list[FailureOnNode]] = {}
-    for each in witness.failures:
+    for each in of_workload.failures:
         by_template.setdefault(each.revision, []).append(each)
     for revision, failures in by_template.items():
         # Failures of any age count here: a replica without attempts left stays in the ledger and keeps
         # failing.
         nodes = {each.node for each in failures}
-        if len(nodes) == 1 or witness.healthy_nodes.get(revision, frozenset()) - nodes:
+        if len(nodes) == 1 or of_workload.healthy_nodes.get(revision, frozenset()) - nodes:
             lately = (each for each in failures if each.is_observed and now_s - each.at_s < window_s)
             yield from (each.node for each in lately if each.at_s >= made_s.get(each.node, inf))
 
@@ -213,7 +214,8 @@ class FailingPods:
     """The nodes on which pods of a workload fail, or failed and have not recovered: [node], by workload."""
 
     def last_resort_nodes(self, workload: int) -> Flags | None:
-        """Return [node]: to be used for that workload only if there is no other; None if there are none."""
+        """Return [node]: whether that workload may use the node only if there is no other; None if it may use
+        all."""
         own = self.failed_on.get(workload)
         if own is None:
             return self.is_suspect if self.suspects else None
@@ -245,21 +247,21 @@ def _find_failing_pods(snapshot: Snapshot, terms: FailedPodsPolicy) -> FailingPo
         for replica in each.failing
         if replica.allowance is not None
     }
-    witnesses = [
+    of_workloads = [
         (workload, workload_failures_of(each, snapshot.left_after_failure, now_s)) for workload, each in seen
     ]
-    made_s = {node.name: node.created_s for node in nodes} if witnesses else {}
+    made_s = {node.name: node.created_s for node in nodes} if of_workloads else {}
     found = find_suspect_nodes(
-        (witness for _, witness in witnesses),
+        (failures for _, failures in of_workloads),
         made_s,
         terms,
         now_s,
         started_there=started_there(lambda: snapshot, terms),
     )
     failed_on = {
-        workload: _node_flags(snapshot, (failure.node for failure in witness.failures))
-        for workload, witness in witnesses
-        if workload != NO_ROW and witness.failures
+        workload: _node_flags(snapshot, (failure.node for failure in failures.failures))
+        for workload, failures in of_workloads
+        if workload != NO_ROW and failures.failures
     }
     return FailingPods(dict(sorted(failing.items())), found, _node_flags(snapshot, found), failed_on)
 

@@ -52,7 +52,7 @@ class RetryAllowance:
     retries: int
     """The number of reschedulings."""
     by: str
-    """What sets that number: `Deployment/web` or `failedPods.defaultRetries`."""
+    """The object or setting that sets the number: `Deployment/web` or `failedPods.defaultRetries`."""
     asked_for: str = ""
     """The value of the annotation if it exceeds `failedPods.maxRetries`; empty otherwise."""
 
@@ -92,8 +92,8 @@ def allowance_of(
     if pod.owner is not None and not chain:
         return None
     for holder in _annotated_objects(pod, chain):
-        if (said := allowance_on(*holder, terms)) is not None:
-            return said
+        if (allowance := allowance_on(*holder, terms)) is not None:
+            return allowance
     for default in terms.default_retries:
         here = not default.namespaces or pod.namespace in default.namespaces
         if here and default.pod_selector.matches(pod.labels):
@@ -102,10 +102,10 @@ def allowance_of(
 
 
 def allowance_on(
-    kind: str, key: str, marks: Mapping[str, str], terms: FailedPodsPolicy
+    kind: str, key: str, annotations: Mapping[str, str], terms: FailedPodsPolicy
 ) -> RetryAllowance | MalformedRetries | None:  # fmt: skip
     """Return what the annotation of one object allows; None if it has none."""
-    value = marks.get(RETRIES_ANNOTATION)
+    value = annotations.get(RETRIES_ANNOTATION)
     return None if value is None else _parse_retries(kind, key, value, terms.max_retries)
 
 
@@ -245,7 +245,7 @@ def _on_lost_node(
     if has_identity(pod) and not is_confirmed_down(node):
         return NoAction(
             "it must never run twice, and it may still run on the lost node. Once the node is switched off, "
-            f"delete it or add the taint {OUT_OF_SERVICE_TAINT}"
+            f"delete the node or add the taint {OUT_OF_SERVICE_TAINT}"
         )
     return ForceDelete(number)
 

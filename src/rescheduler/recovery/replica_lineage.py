@@ -113,7 +113,7 @@ def _oldest_vacant_lineage(
         for name, lineage in vacant.items()
         if lineage.last_s <= pod.created_s
         and lineage.revision in {"", revision}
-        # It is unknown which replica it was, but it was not one that is ready.
+        # It is unknown which replica this lineage is of, but not of one that is ready.
         and (name != CARRIED_OVER or not pod.is_ready or all(map(_is_healthy, unassigned)))
     ]
     return min(open_to)[1] if open_to else None
@@ -139,12 +139,12 @@ _KSE_HOSTS_SUFFIX: Final = "ScheduledHosts"
 _KseCount = Annotated[int, msgspec.Meta(ge=0, le=1000)]
 
 
-def ledger_from_kse(kind: str, name: str, marks: Mapping[str, str], most: int) -> AttemptLedger | None:
+def ledger_from_kse(kind: str, name: str, annotations: Mapping[str, str], most: int) -> AttemptLedger | None:
     """Return the record of kse-rescheduler as a ledger; None if there is none or it is invalid.
 
     `name` is that of the holder. No lineage has more than `most` attempts: kse-rescheduler deletes one pod
     more than it is allowed to."""
-    written = marks.get(KSE_ANNOTATIONS.get(kind, ""))
+    written = annotations.get(KSE_ANNOTATIONS.get(kind, ""))
     if not written:
         return None
     try:

@@ -100,7 +100,8 @@ class WorkloadExamination:
     ledger: AttemptLedger
     """The ledger as written, or as converted from the record of kse-rescheduler."""
     is_carried_over: bool
-    """Whether it was converted: then it must be written, and the record of kse-rescheduler removed."""
+    """Whether the ledger was converted: then it must be written, and the record of kse-rescheduler
+    removed."""
     lineages: Mapping[str, str]
     """The name of the lineage of each pod, by uid."""
     failing: tuple[FailingReplica, ...]
@@ -236,7 +237,7 @@ _MAX_NODES_LISTED = 5
 
 
 def next_action_message(replica: FailingReplica) -> str:
-    """Return what happens next to a failing pod, as text after "next:"."""
+    """Return the next action for a failing pod, as text after "next:"."""
     match replica.decision:
         case Reschedule(number, avoid):
             state = " (in progress)" if replica.is_on_record and replica.lineage.end is None else ""
@@ -251,10 +252,8 @@ def next_action_message(replica: FailingReplica) -> str:
         case RetriesExhausted(count):
             used = f"{count} of {replica.retries}; failed on {node_list_message(_nodes_failed_on(replica))}"
             return f"no attempts left ({used}): it stays where it is until its template changes"
-        case NoAction(why):
-            return f"nothing: {why}"
-        case NotRequested(why):
-            return f"nothing: {why}"
+        case NoAction(why) | NotRequested(why):
+            return f"nothing, because {why}"
 
 
 def _nodes_failed_on(replica: FailingReplica) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Steers the replacements of pods: where a new pod should go, and which nodes it must avoid.
+"""Steer the replacements of pods: where a new pod should go, and which nodes it must avoid.
 
 `intents` is pure. `webhook` answers API servers, `extender` answers schedulers.
 """

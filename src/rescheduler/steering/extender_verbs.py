@@ -3,7 +3,7 @@
     filter      removes the nodes to avoid; nodes on which the pod failed only while another one is left
     prioritize  gives the preferred node the highest score, and the others none
 
-The advice is the same as at admission (`advice_for`). But what the webhook writes into a pod stays; the
+The advice is the same as at admission (`advice_for`). The webhook writes it into the pod, where it stays; the
 extender applies an intent only as long as it exists.
 
 If only the source node of a migration is left, the pod stays pending, as with the webhook: after
@@ -47,7 +47,7 @@ MAX_EXTENDER_PRIORITY: Final = 10
 
 
 class UnreadableExtenderArgs(ValueError):  # noqa: N818 - says what they are
-    """The body is no extender request, or has no nodes."""
+    """The body is not an extender request, or has no nodes."""
 
 
 class _Nodes(msgspec.Struct):
@@ -60,7 +60,7 @@ class _Named(msgspec.Struct):
     metadata: PartialPodMetadata
 
 
-class _Question(msgspec.Struct, rename="pascal"):
+class _ExtenderRequest(msgspec.Struct, rename="pascal"):
     pod: _Named
     nodes: _Nodes | None = None
     node_names: list[str] | None = None
@@ -74,7 +74,7 @@ class ExtenderArgs(msgspec.Struct, frozen=True):
     """The same nodes, if the scheduler sent whole objects."""
 
 
-_READER: Final = msgspec.json.Decoder(_Question)
+_READER: Final = msgspec.json.Decoder(_ExtenderRequest)
 _NODE_READER: Final = msgspec.json.Decoder(_Named)
 _FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -82,17 +82,17 @@ _FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 def read_extender_args(body: bytes) -> ExtenderArgs:
     """Decode a request. Raises `UnreadableExtenderArgs`."""
     try:
-        question = _READER.decode(body)
-        if question.node_names is not None:
-            return ExtenderArgs(question.pod.metadata, question.node_names, None)
-        if question.nodes is None:
+        request = _READER.decode(body)
+        if request.node_names is not None:
+            return ExtenderArgs(request.pod.metadata, request.node_names, None)
+        if request.nodes is None:
             raise UnreadableExtenderArgs("the request has neither Nodes nor NodeNames")
         body.decode()  # Nodes are returned undecoded, so they must be valid UTF-8 at least.
-        nodes = question.nodes.items or []
+        nodes = request.nodes.items or []
         names = [_NODE_READER.decode(node).metadata.name or "" for node in nodes]
     except _FAULTS as error:
         raise UnreadableExtenderArgs(str(error)) from error
-    return ExtenderArgs(question.pod.metadata, names, nodes)
+    return ExtenderArgs(request.pod.metadata, names, nodes)
 
 
 def encode_filter_result(asked: ExtenderArgs, refusals: Mapping[str, str]) -> bytes:
@@ -144,7 +144,7 @@ class ExtenderFilterResult:
     refusals: Mapping[str, str] = field(default_factory=dict)
     """The reason, by the name of the node."""
     dropped: tuple[str, ...] = ()
-    """Nodes on which it failed, and which are allowed because there are no others."""
+    """Nodes on which the pod failed, and which are allowed because there are no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ def _refusals(intent: Intent, names: list[str]) -> tuple[dict[str, str], tuple[s
     avoided = there.intersection(intent.avoid)
     tried = there.intersection(intent.tried)
     refusals = dict.fromkeys(sorted(avoided), _MOVED_AWAY_MESSAGE)
-    # A node on which it failed is better than none.
+    # A node on which the pod failed is better than none.
     if tried and there == avoided | tried:
         return refusals, tuple(sorted(tried))
     return refusals | dict.fromkeys(sorted(tried), _KEPT_FAILING_MESSAGE), ()

@@ -1,4 +1,4 @@
-"""Watches the attempt ledgers of workloads, and derives intents from them.
+"""Watch the attempt ledgers of workloads, and derive intents from them.
 
 The ledger of a Deployment applies to the pods of its ReplicaSets, that of a CronJob to the pods of its Jobs.
 Without permission to read workloads or nodes, only migrations steer.
@@ -20,7 +20,8 @@ from rescheduler.api.podmigration import ControllerReference
 from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION, SHUTDOWN_DELAY_ANNOTATION
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.node_record import NodeRecord
-from rescheduler.cluster.object_meta import OwnerKey, owner_keys_of_object
+from rescheduler.cluster.object_meta import owner_keys_of_object
+from rescheduler.cluster.sources.watched_objects import object_key, owner_key_of_workload
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import (
     CRON_JOBS,
@@ -64,13 +65,13 @@ WorkloadId = tuple[str, str, str]
 class LedgerTexts:
     """The attempt ledgers of all workloads as text, bounded in size.
 
-    Everybody who may edit a workload may write 256 KiB of ledger, on as many workloads as they may create. So
-    there is a limit for each namespace and one for all. Beyond a limit, ledgers are dropped: the largest of
-    the namespace that has the most. Ledgers that rescheduler writes have a few KiB, so a tenant who writes
+    Every user who may edit a workload may write 256 KiB of ledger, on as many workloads as they may create.
+    So there is a limit for each namespace and one for all. Beyond a limit, ledgers are dropped: the largest
+    of the namespace that has the most. Ledgers that rescheduler writes have a few KiB, so a tenant who writes
     more loses their own. A workload whose ledger was dropped is steered as if it had none, until its ledger
     changes.
 
-    Texts are taken while lists are decoded: those of a whole list need not fit in memory.
+    Texts are stored while a list is decoded, so that those of a whole list need not fit in memory.
     """
 
     def __init__(self, *, total: int = MAX_TEXT_TOTAL, per_namespace: int = MAX_TEXT_PER_NAMESPACE) -> None:
@@ -90,7 +91,8 @@ class LedgerTexts:
         return self._size
 
     def put(self, workload: WorkloadId, text: str) -> None:
-        """Keep the text; empty to keep none. Whatever no longer fits is dropped, perhaps this one."""
+        """Keep the text of a workload; an empty text removes it. Texts that no longer fit are dropped,
+        perhaps this one."""
         self._take(workload)
         self._dropped.discard(workload)
         if not text:
@@ -135,7 +137,7 @@ class FailedAttemptsWatch:
         """Kind and key of the controllers whose pods avoid nodes: refreshed when nodes change."""
         self._texts = LedgerTexts()
         self._warned: set[str] = set()
-        """Namespaces about which there was a warning: a tenant must not fill the log."""
+        """Namespaces for which a warning was logged: a tenant must not fill the log."""
         self._workloads = {each.kind: _informer(client, each, self._texts) for each in _WATCHED_KINDS}
         self._nodes = Informer(client, NODES)
         self._namespaces = _informer(client, NAMESPACES)
@@ -152,12 +154,12 @@ class FailedAttemptsWatch:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether everything is read that may be read."""
+        """Return whether every informer has synced, or never can."""
         return all(each.is_synced or isinstance(each.failure, errors.Permanent) for each in self._informers)
 
     @property
     def text_bytes(self) -> int:
-        """Return how much of ledgers is kept."""
+        """Return the total size of the ledgers that are kept."""
         return self._texts.size
 
     async def settled(self) -> None:
@@ -170,7 +172,7 @@ class FailedAttemptsWatch:
     def annotations(
         self, namespace: str, controller: PartialOwnerReference | None
     ) -> Iterator[Mapping[str, str]]:
-        """Yield what is kept of the annotations of the pod's topmost workload, and of its namespace."""
+        """Yield the annotations that are kept of the pod's topmost workload, and those of its namespace."""
         if controller is not None and controller.kind in self._workloads:
             item = self._workloads[controller.kind].get(f"{namespace}/{controller.name}")
             if item is not None and item["metadata"]["uid"] == controller.uid:
@@ -200,10 +202,10 @@ class FailedAttemptsWatch:
     def _refresh_pods_of(self, kind: str, item: Object) -> None:
         if kind in _CHILD_KIND:
             below = _CHILD_KIND[kind]
-            for each in self._workloads[below].find("owner", _owner_key(kind, item)):
-                self._refresh(below, _key(each))
+            for each in self._workloads[below].find("owner", owner_key_of_workload(kind, item)):
+                self._refresh(below, object_key(each))
         else:
-            self._refresh(kind, _key(item))
+            self._refresh(kind, object_key(item))
 
     def _refresh(self, kind: str, key: str) -> None:
         item = self._workloads[kind].get(key)
@@ -265,7 +267,7 @@ def _ledger(written: str, holder: str) -> AttemptLedger:
 def _shared_intents(
     written: str, holder: str, kind: str, open_nodes: frozenset[str], known_nodes: frozenset[str]
 ) -> tuple[Intent, ...]:
-    """Return the intents of a controller of that kind, without saying which one it is."""
+    """Return the intents of a controller of that kind, without its name and uid."""
     unnamed = ControllerReference(_API_VERSIONS[kind], kind, "", "")
     found = intents_of_ledger(_ledger(written, holder), "", unnamed, open_nodes)
     bounded = (replace(each, tried=_bounded(each.tried, known_nodes)) for each in found)
@@ -289,7 +291,7 @@ def _informer(
         if texts is not None:
             texts.put(_workload_id(resource.kind, metadata), written.get(FAILED_ATTEMPTS_ANNOTATION, ""))
         delay = written.get(SHUTDOWN_DELAY_ANNOTATION)
-        # A longer one is not a duration.
+        # A longer text is not a duration.
         return kept if delay is None else kept | {"annotations": {SHUTDOWN_DELAY_ANNOTATION: delay[:100]}}
 
     slim = replace(resource, codec=metadata_codec(f"the {resource.kind} list", kept_metadata))
@@ -303,15 +305,6 @@ def _annotations(metadata: Object) -> Mapping[str, str]:
 
 def _workload_id(kind: str, metadata: Object) -> WorkloadId:
     return kind, metadata.get("namespace", ""), metadata.get("name", "")
-
-
-def _owner_key(kind: str, item: Object) -> OwnerKey:
-    metadata = item["metadata"]
-    return OwnerKey(metadata["namespace"], kind, metadata["name"], metadata["uid"])
-
-
-def _key(item: Object) -> str:
-    return f"{item['metadata']['namespace']}/{item['metadata']['name']}"
 
 
 def _is_schedulable(node: NodeRecord) -> bool:

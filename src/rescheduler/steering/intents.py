@@ -54,7 +54,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """Where a new pod should go."""
+    """The node that a new pod should prefer, and those that it must avoid."""
 
     namespace: str
     workload: ControllerReference
@@ -70,7 +70,7 @@ class Intent:
     is_answered: bool = False
     """Whether the replacement exists already: other intents of the workload come first."""
     tried: tuple[str, ...] = ()
-    """Nodes on which it failed: avoided as long as there are others."""
+    """Nodes on which the pod failed: avoided as long as there are others."""
 
     @property
     def excluded(self) -> tuple[str, ...]:
@@ -177,8 +177,8 @@ def intents_of_ledger(
 ) -> Iterator[Intent]:
     """Yield the intents for new pods of that controller.
 
-    `open_nodes` are the nodes that take pods at all, empty if unknown. If the pod failed on every one of
-    them, none is avoided."""
+    `open_nodes` are the nodes that take pods, empty if unknown. If the pod failed on all of them, none is
+    avoided."""
     for pod_name, nodes in _scopes(ledger, controller):
         tried = _avoidable(nodes, open_nodes)
         if tried:
@@ -302,13 +302,13 @@ def advice_for(
     controller = metadata.controller
     if controller is None:
         return None
-    marks = metadata.annotations or {}
-    advised_by = marks.get(STEERED_BY_ANNOTATION, "")
+    annotations = metadata.annotations or {}
+    advised_by = annotations.get(STEERED_BY_ANNOTATION, "")
     intent = intents.intent_for(
         namespace, controller.uid, metadata.name or "", used=used, advised_by=advised_by or given
     )
     if intent is None or not (intent.excluded or intent.prefer):
         return None
     # An intent from failed attempts leaves only the annotation with the nodes.
-    has_marks = bool(advised_by) or AVOIDED_NODES_ANNOTATION in marks
-    return PlacementAdvice(intent, is_again=has_marks and intent.cause == advised_by)
+    was_advised = bool(advised_by) or AVOIDED_NODES_ANNOTATION in annotations
+    return PlacementAdvice(intent, is_again=was_advised and intent.cause == advised_by)

@@ -52,7 +52,8 @@ class SteeringServerOptions:
     """Whether API servers call the webhook, and so need its certificate authority; otherwise only schedulers
     do."""
     drain_s: float = 5.0
-    """How long it still serves after the signal to stop, until clients have seen that it is not ready."""
+    """How long the server still answers after the signal to stop, so that clients see that it is not
+    ready."""
     evictions: EvictionSettings | None = None
     """None lets all evictions pass."""
     lifetimes: CertificateLifetimes = field(default_factory=CertificateLifetimes)

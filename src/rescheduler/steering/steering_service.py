@@ -1,4 +1,4 @@
-"""Answers API servers and schedulers from caches of migrations and failed attempts, without any request.
+"""Answer API servers and schedulers from caches of migrations and failed attempts, without any request.
 
 If a cache is not synced, or stale, pods are admitted unchanged: no steering is better than outdated steering.
 """
@@ -73,7 +73,7 @@ _NO_INTENTS = IntentIndex()
 
 @dataclass(slots=True)
 class EvictionSettings:
-    """What the configuration file says about evictions. The policy may change while the program runs."""
+    """The settings of the configuration file for evictions. The policy may change while the program runs."""
 
     policy: Policy
     namespace: str
@@ -164,7 +164,7 @@ class SteeringService:
             log_event(
                 log, logging.INFO, "PodSteered", words, pod=found.pod, target=intent.prefer, migration=key
             )
-            # Schedulers ask again until the pod is bound: it counts once, and keeps its target.
+            # Schedulers ask again until the pod is bound: the pod counts once, and keeps its target.
             if found.pod_uid and found.pod_uid not in self._given and not found.is_again:
                 self._given[found.pod_uid] = intent.cause
                 self._used[key] += 1
@@ -201,7 +201,7 @@ def _intents_of_object(item: Object) -> Iterator[Intent]:
     try:
         intent = intent_of_migration(decode_migration(item))
     except UnreadableMigration as error:
-        log_event(log, logging.WARNING, "MigrationUnreadable", f"{error}; it does not steer any pod")
+        log_event(log, logging.WARNING, "MigrationUnreadable", f"{error}; the PodMigration steers no pod")
         return
     if intent is not None:
         yield intent

@@ -265,7 +265,9 @@ def test_a_failing_pod_says_what_was_tried_and_what_comes_next(run, tmp_path):
 
 def test_a_pod_without_the_annotation_says_how_to_add_it(run, tmp_path):
     result = run("explain", "pod", "shop/web-1-0", "--from", *failing(tmp_path))
-    assert "next: nothing: its workload has no annotation scheduling-retries" in result.stdout, result.stdout
+    assert "next: nothing, because its workload has no annotation scheduling-retries" in result.stdout, (
+        result.stdout
+    )
 
 
 def test_what_keeps_a_failing_pod_is_said_with_a_remedy(run, tmp_path):
@@ -285,7 +287,7 @@ def test_one_whose_owner_allows_nothing_says_so(run, tmp_path):
     given = failing(tmp_path, annotations={"scheduling-retries": "0"})
     assert (
         "  0 reschedulings allowed by Deployment/web, 0 used\n"
-        "  next: nothing: Deployment/web allows no reschedulings\n"
+        "  next: nothing, because Deployment/web allows no reschedulings\n"
     ) in run("explain", "pod", "shop/web-1-0", "--from", *given).stdout
 
 

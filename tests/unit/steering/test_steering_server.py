@@ -150,4 +150,4 @@ async def test_trouble_with_the_server_is_overcome(
     await begin(client)
     async with serve():
         await eventually(steering(client))
-    assert "can't update the webhook's certificates or configuration" in caplog.text
+    assert "the webhook's certificates and configuration are not updated" in caplog.text

@@ -26,7 +26,7 @@ __all__ = ["ConcurrencyLimits", "SlotClaim", "raised_node_limits"]
 
 
 _TIME_PER_MOVE: Final = timedelta(seconds=30)
-"""How long a copy takes until it is ready, for lack of anything better; `settleTime` is added."""
+"""An estimate of how long a copy takes until it is ready; `settleTime` is added."""
 
 
 def raised_node_limits(
@@ -36,7 +36,7 @@ def raised_node_limits(
     node_deadlines: Mapping[str, datetime] = MappingProxyType({}),
 ) -> dict[str, int]:
     """Return how many moves must run at the same time so that a drain by another client ends before its
-    deadline, by source node. `node_deadlines` is when nodes are removed, whatever still runs on them.
+    deadline, by source node. `node_deadlines` says when nodes are removed, even if pods still run on them.
 
     `maxConcurrentMigrations` still holds for all nodes together.
     """
@@ -58,14 +58,14 @@ def raised_node_limits(
 
 
 class SlotClaim(NamedTuple):
-    """What one migration takes while it runs."""
+    """The slots that one migration takes while it runs."""
 
     unit: str
     """Shared by the members of a declared group, else its own key."""
     namespace: str
     nodes: frozenset[str]
     workload: str
-    """What several pods have in common; empty if there is nothing."""
+    """The workload of the pod; empty if it has none."""
     waits_for_room: bool = False
     """Whether its copy waits Pending until some node has room."""
 
@@ -81,7 +81,7 @@ class ConcurrencyLimits:
         self._nodes: dict[str, Counter[str]] = {}
         self._workloads: dict[str, Counter[str]] = {}
         self.raised: Mapping[str, int] = {}
-        """Higher limits of single nodes, from which pods must be gone before a deadline."""
+        """Higher limits of single nodes, whose pods must be gone before a deadline."""
 
     def __len__(self) -> int:
         """Return how many run, without those that wait for room."""
@@ -129,7 +129,8 @@ class ConcurrencyLimits:
         return not self.exceeded(claims)
 
     def _fits_alone(self, claim: SlotClaim) -> bool:
-        """Return the same for one migration; called for every waiting migration, so it is fast."""
+        """Return whether one migration may start. This is called for every waiting migration, so it is
+        fast."""
         policy = self._runtime.current.policy
         if self.is_full:
             return False
@@ -143,7 +144,7 @@ class ConcurrencyLimits:
     def exceeded(self, claims: Sequence[SlotClaim], *, alone: bool = False) -> str:
         """Return which limit they would exceed, in words; empty if none.
 
-        `alone` as if nothing else ran: what does not fit then never will.
+        `alone` counts as if nothing else ran: claims that don't fit then never will.
         """
         policy = self._runtime.current.policy
         needed = len(claims) + (0 if alone else len(self))
@@ -168,7 +169,7 @@ class ConcurrencyLimits:
         """Return whether a started migration may use that node, which was chosen only after its start."""
         claim = self._claims.get(key)
         others = self._nodes.get(node, {}).keys() - ({claim.unit} if claim is not None else set())
-        # What leaves a node in haste must arrive somewhere.
+        # If more pods may leave a node at once, more must be able to arrive at a target.
         raised = (
             max((self.raised.get(each, 0) for each in claim.nodes), default=0) if claim is not None else 0
         )

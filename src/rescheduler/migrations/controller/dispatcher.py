@@ -47,7 +47,7 @@ class Dispatcher:
     def policy_changed(self) -> None:
         self._turns.policy_changed()
 
-    # -- what is seen
+    # -- observing
 
     def observe(self, key: str) -> None:
         """Update what is known of a migration, from an informer or from the answer to a write."""
@@ -79,7 +79,7 @@ class Dispatcher:
             self.dispatch()
 
     def dispatch(self, *, everything: bool = False, but: str = "") -> None:
-        """Wake all whose turn has come, `but` one that is awake."""
+        """Wake all migrations whose turn has come, except for `but`, which is awake."""
         if not self._watched.is_fresh:
             return
         state, now = self.runtime.current, self._now()
@@ -100,10 +100,10 @@ class Dispatcher:
                 self.observe(key)  # it may be stuck by now
             self.dispatch(everything=True)
 
-    # -- what the reconciler asks
+    # -- queries of the reconciler
 
     def has_turn(self, migration: Migration) -> bool:
-        """Return whether a waiting migration may start; it is reconciled, so nothing else holds it."""
+        """Return whether a waiting migration may start. It is reconciled now, so its hold ends."""
         self.observe(migration.key)
         self._turns.ready(migration.key, self._now())
         if not self._turns.has_turn(migration.key):
@@ -111,7 +111,7 @@ class Dispatcher:
         return self._turns.has_turn(migration.key)
 
     def obstacle(self, migration: Migration) -> str:
-        """Return why the limits will never let its group begin; empty if they may."""
+        """Return why the limits will never let its group start; empty if they may."""
         return self._turns.obstacle(migration)
 
     def has_room_at(self, migration: Migration, node: str) -> bool:

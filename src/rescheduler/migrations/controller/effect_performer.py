@@ -42,8 +42,8 @@ _FAILURE_OF_EFFECT: Final[Mapping[type[Effect], str]] = {
     effects.RemoveSchedulingGate: "PlacementRefused",
     effects.CreateBudget: "BudgetRefused",
 }
-"""How an attempt ends whose request the server refuses for good. Other effects undo or finish something:
-there is nothing else to do, so they are tried again, with a pause that doubles."""
+"""The failure of an attempt if the server refuses its request for good. Other effects undo or finish
+something: nothing else can be done, so they are tried again, with a pause that doubles."""
 
 
 class EffectPerformer:
@@ -52,21 +52,21 @@ class EffectPerformer:
         self._watched = watched
         self._copies = CopyCreator(client, watched)
         self._handlers: Mapping[type[Effect], Callable[[Observation, Any], Awaitable[EffectOutcome]]] = {
-            effects.AddFinalizer: self._hold,
-            effects.RemoveFinalizer: self._let_go,
+            effects.AddFinalizer: self._add_finalizer,
+            effects.RemoveFinalizer: self._remove_finalizer,
             effects.CancelMigration: self._cancel_migration,
             effects.DeleteMigration: self._delete_migration,
-            effects.LabelSource: self._mark,
-            effects.UnlabelSource: self._unmark,
+            effects.LabelSource: self._label_source,
+            effects.UnlabelSource: self._unlabel_source,
             effects.CreateCopy: self._create_copy,
             effects.NominateNode: self._nominate,
-            effects.RemoveSchedulingGate: self._open_gate,
-            effects.ProtectSource: self._protect,
+            effects.RemoveSchedulingGate: self._remove_gate,
+            effects.ProtectSource: self._protect_source,
             effects.EvictSource: self._evict,
             effects.RequestBudgetSync: self._request_budget_sync,
-            effects.OfferCopyForAdoption: self._offer,
-            effects.ReleaseTarget: self._release,
-            effects.RestoreCopyOwner: self._return,
+            effects.OfferCopyForAdoption: self._offer_copy,
+            effects.ReleaseTarget: self._release_target,
+            effects.RestoreCopyOwner: self._restore_copy_owner,
             effects.DeleteCopy: self._delete_copy,
             effects.DeleteReplacement: self._delete_replacement,
             effects.CreateBudget: self._create_budget,
@@ -86,10 +86,10 @@ class EffectPerformer:
 
     # -- the migration itself
 
-    async def _hold(self, observation: Observation, _: effects.AddFinalizer) -> EffectOutcome:
+    async def _add_finalizer(self, observation: Observation, _: effects.AddFinalizer) -> EffectOutcome:
         return await self._with_finalizers(observation, [*observation.migration.finalizers, FINALIZER])
 
-    async def _let_go(self, observation: Observation, _: effects.RemoveFinalizer) -> EffectOutcome:
+    async def _remove_finalizer(self, observation: Observation, _: effects.RemoveFinalizer) -> EffectOutcome:
         return await self._with_finalizers(
             observation, [each for each in observation.migration.finalizers if each != FINALIZER]
         )
@@ -105,7 +105,7 @@ class EffectPerformer:
             self._watched.migrations.observe_deleted(migration.key, migration.uid)
             return None
         if migration.is_cancelled and not finalizers:
-            # The answer is the last that there was of it.
+            # This answer has the last state of the object.
             self._watched.migrations.observe_deleted(migration.key, migration.uid)
         else:
             self._watched.migrations.observe(written)
@@ -130,10 +130,10 @@ class EffectPerformer:
 
     # -- the source
 
-    async def _mark(self, observation: Observation, effect: effects.LabelSource) -> EffectOutcome:
+    async def _label_source(self, observation: Observation, effect: effects.LabelSource) -> EffectOutcome:
         assert observation.source is not None
         if lock_of(observation.source):
-            # Read live: the migration that this lock names may have come a moment ago.
+            # Read live: the migration that this lock names may have been created a moment ago.
             await self._watched.read_migrations(observation.migration.namespace)
             if observe(observation.migration, self._watched, observation.policy, observation.now).locked_by:
                 return None
@@ -143,13 +143,13 @@ class EffectPerformer:
         await self._try_patch(observation, effect.pod, self._copies.mark(observation, patch))
         return None
 
-    async def _unmark(self, observation: Observation, effect: effects.UnlabelSource) -> EffectOutcome:
+    async def _unlabel_source(self, observation: Observation, effect: effects.UnlabelSource) -> EffectOutcome:
         assert observation.source is not None
         return await self._patch(
             observation, effect.pod, pod_writes.unmark_source_patch(observation.source, effect.version)
         )
 
-    async def _protect(self, observation: Observation, effect: effects.ProtectSource) -> EffectOutcome:
+    async def _protect_source(self, observation: Observation, effect: effects.ProtectSource) -> EffectOutcome:
         return await self._patch(observation, effect.pod, pod_writes.protect_source_patch(effect))
 
     async def _evict(self, observation: Observation, effect: effects.EvictSource) -> EffectOutcome:
@@ -182,7 +182,7 @@ class EffectPerformer:
             return None
         return self._copies.ignored(observation, effect.node)
 
-    async def _open_gate(
+    async def _remove_gate(
         self, observation: Observation, effect: effects.RemoveSchedulingGate
     ) -> EffectOutcome:
         return await self._patch(observation, effect.pod, pod_writes.remove_gate_patch(effect.pod.uid))
@@ -193,11 +193,13 @@ class EffectPerformer:
         requested = pod_writes.request_budget_sync_patch(effect.pod.uid, effect.value)
         return await self._patch(observation, effect.pod, requested)
 
-    async def _offer(self, observation: Observation, effect: effects.OfferCopyForAdoption) -> EffectOutcome:
+    async def _offer_copy(
+        self, observation: Observation, effect: effects.OfferCopyForAdoption
+    ) -> EffectOutcome:
         offer = pod_writes.offer_for_adoption_patch(observation.migration, effect.pod.uid)
         return await self._patch(observation, effect.pod, offer)
 
-    async def _release(self, observation: Observation, effect: effects.ReleaseTarget) -> EffectOutcome:
+    async def _release_target(self, observation: Observation, effect: effects.ReleaseTarget) -> EffectOutcome:
         assert observation.target is not None
         *fuller, least = pod_writes.release_target_patches(
             observation.migration, observation.target, observation.now
@@ -210,7 +212,9 @@ class EffectPerformer:
                     raise
         return await self._patch(observation, effect.pod, least)
 
-    async def _return(self, observation: Observation, effect: effects.RestoreCopyOwner) -> EffectOutcome:
+    async def _restore_copy_owner(
+        self, observation: Observation, effect: effects.RestoreCopyOwner
+    ) -> EffectOutcome:
         # Read live: if the controller has orphaned its other pods, the copy must stay, too.
         assert observation.target is not None
         await self._watched.read_pods(observation.migration.namespace, labels_of_template(observation.target))

@@ -43,7 +43,8 @@ from rescheduler.migrations.transition_table import MigrationStep
 __all__ = ["FairQueue", "MayBegin"]
 
 MayBegin = Callable[[Migration], bool]
-"""Whether windows, halts and the like allow it now. May depend on namespace and strategy only."""
+"""Returns whether windows, halts and the like let a migration start now, by its namespace and strategy
+only."""
 
 _INDEFINITELY: Final = datetime.max.replace(tzinfo=UTC)
 
@@ -76,11 +77,11 @@ class _QueuedMigration:
 
 
 class _WaitingUnit(NamedTuple):
-    """What waits for one turn: a migration, or all members of a group."""
+    """A unit that waits for one turn: a migration, or all members of a group."""
 
     place: _QueuePosition
     migration: Migration
-    """The youngest."""
+    """The youngest member."""
     members: tuple[str, ...]
     claims: list[SlotClaim]
 
@@ -119,14 +120,15 @@ class FairQueue:
         return self._is_freed
 
     def put(self, migration: Migration, workload: str = "", gang: str = "") -> None:
-        """Add or update a migration. `workload` and `gang` are what its pod has in common with others."""
+        """Add or update a migration. `workload` and `gang` identify the workload of its pod, and the group
+        that the pod declares."""
         key, group = migration.key, group_of(migration)
         known = self._entries.get(key)
         if known is not None and known.migration.uid != migration.uid:
             self.remove(key)
             known = None
         if (migration.is_finished and group is None) or invalid_status(migration):
-            # One whose status is invalid is left alone, so it would hold its slot forever.
+            # A migration with an invalid status is left alone, so it would hold its slot forever.
             self.remove(key)
             return
         waits = _waits_for_room(migration)
@@ -159,7 +161,8 @@ class FairQueue:
             self._update_group_position(group)
 
     def members(self, migration: Migration) -> tuple[str, ...]:
-        """Return the keys of its group, including finished ones; it may not be a member itself."""
+        """Return the keys of all members of its group, even finished ones; the migration may not be one of
+        them."""
         group = group_of(migration)
         known = None if group is None else self._groups.get(group)
         return () if known is None else tuple(known.members())
@@ -177,28 +180,28 @@ class FairQueue:
         return entry is not None and (entry.is_granted or entry.starts_with_group)
 
     def obstacle(self, migration: Migration) -> str:
-        """Return which limit its group exceeds by itself, so that it can never begin; empty if none."""
+        """Return which limit its group exceeds by itself, so that it can never start; empty if none."""
         members = self.members(migration)
         if migration.key not in members:
             return ""
         return self._slots.exceeded(self._claims(members), alone=True)
 
     def has_room_at(self, key: str, node: str) -> bool:
-        """Return whether one that has its turn may go to that node."""
+        """Return whether a migration that has its turn may use that target node."""
         return self._slots.has_room_at(key, node)
 
     def may_wait_for_room(self, namespace: str) -> bool:
         return self._slots.may_wait_for_room(namespace)
 
     def hold(self, key: str, until: datetime | None = None) -> None:
-        """Take back an unused turn: it waits again after that time, or when it is `ready`."""
+        """Take back an unused turn: the migration waits again after that time, or when it is `ready`."""
         entry = self._entries.get(key)
         if entry is not None and entry.is_granted:
             self._hold(entry, until or _INDEFINITELY)
             self._update_position(key)
 
     def ready(self, key: str, now: datetime) -> None:
-        """End what held it, unless it waits for a time."""
+        """End the hold of a migration, unless it waits for its time of retry."""
         entry = self._entries.get(key)
         if entry is None or entry.held_until is None:
             return
@@ -286,7 +289,7 @@ class FairQueue:
                 self._update_position(key)
 
     def _update_position(self, key: str) -> None:
-        """Count it if it runs or may run, and put it into its queue if it waits."""
+        """Count the migration if it runs or may run, and put it into its queue if it waits."""
         entry = self._entries[key]
         group = group_of(entry.migration)
         if group is not None:
@@ -371,7 +374,7 @@ class FairQueue:
 
 
 def _waits_for_room(migration: Migration) -> bool:
-    """Return whether its copy was created without a target, and is not on a node as far as is recorded."""
+    """Return whether its copy was created without a target, and no node is recorded for it."""
     status = migration.status
     return (
         status.phase is MigrationPhase.IN_PROGRESS

@@ -1,4 +1,4 @@
-"""Read live what an irreversible effect depends on: a cache may be behind, and there is no way back."""
+"""Read live what an irreversible effect depends on, because a cache may be behind."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ __all__ = ["LiveReads", "ends_rollback_without_copy", "is_irreversible"]
 
 
 def is_irreversible(observation: Observation, decision: Decision) -> bool:
-    """Return whether the decision needs a live read: the eviction, its cancellation after the unlocking, and
-    the removal of a ready copy."""
+    """Return whether the decision needs a live read: the eviction, every step of its cancellation, and the
+    deletion of a ready copy."""
     is_evicting = observation.migration.status.step == MigrationStep.EVICTING
     if isinstance(decision, Perform):
         if isinstance(decision.effect, DeleteCopy):
@@ -50,7 +50,7 @@ class LiveReads:
         migration = observation.migration
         # An eviction of an outdated version would be refused, but its budget counts it for two minutes.
         reads = [self._watched.read_pod(migration.pod_key, migration.spec.pod.uid)]
-        # As it is on record, if the cache does not know it: that may be a long way behind.
+        # Use the copy on record if the cache does not have it: the cache may be far behind.
         copy = migration.status.target_pod if observation.target is None else observation.target_reference
         if copy is not None:
             reads.append(self._watched.read_pod(f"{migration.namespace}/{copy.name}", copy.uid))

@@ -114,7 +114,7 @@ class EventRouter:
             self._wake(key)
 
     def _moving(self, pod: PodRecord) -> list[Object]:
-        """Return the migrations of which it is the source, the target, or the expected replacement."""
+        """Return the migrations whose source, target or expected replacement is this pod."""
         find = self._watched.migrations.find
         found = find("pod", (pod.namespace, pod.name))
         if pod.owner is not None:
@@ -165,7 +165,8 @@ class EventRouter:
 
 
 MIGRATION_WORKERS: Final = 32
-"""They mostly wait for the API server. Each watch and each worker uses a connection of `http_transport`."""
+"""Workers mostly wait for the API server. Each watch and each worker uses a connection of
+`http_transport`."""
 
 
 class MigrationController:
@@ -242,7 +243,8 @@ class MigrationController:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Execute while the body runs. At its end every worker stops where it is: the record suffices."""
+        """Execute migrations while the body runs. At its end every worker stops where it is: the next process
+        continues from the status."""
         async with contextlib.AsyncExitStack() as stack:
             if self._owns_informers:
                 await stack.enter_async_context(self.watched.running())

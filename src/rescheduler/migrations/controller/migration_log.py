@@ -71,7 +71,7 @@ class MigrationLog:
             self._write_events(observation, after, step)
 
     def intercepted(self, observation: Observation) -> None:
-        """Say once that another client's eviction of the pod waits for this move."""
+        """Report once that another client's eviction of the pod waits for this move."""
         migration = observation.migration
         if (
             not traits_of(migration.spec.strategy).on_eviction
@@ -82,8 +82,8 @@ class MigrationLog:
             return
         pod, node = migration.spec.pod.name, migration.spec.source_node
         words = (
-            f"pod {pod} on {node} is moved to another node before it may be evicted: PodMigration "
-            f"{migration.name}; {migration.spec.reason}"
+            f"PodMigration {migration.name} moves pod {pod} from {node} to another node before it may be "
+            f"evicted; {migration.spec.reason}"
         )
         log_event(
             log, logging.INFO, "EvictionIntercepted", words, migration=migration.key, pod=migration.pod_key
@@ -96,14 +96,14 @@ class MigrationLog:
         if self._left_alone.get(migration.uid) == why:
             return
         self._left_alone[migration.uid] = why
-        words = f"{why}. It is ignored. Delete it to clean up the pods that it labelled"
+        words = f"{why}. The PodMigration is ignored. Delete it to clean up the pods that it labelled"
         log_event(
             log, logging.WARNING, "MigrationIgnored", words, migration=migration.key, pod=migration.pod_key
         )
 
     def cleaned_up(self, migration: Migration, pod: PodRecord, what: str) -> None:
         """Report that a pod of a migration that was removed by force has been changed."""
-        words = f"PodMigration {migration.key} was removed while it was in progress; pod {pod.key}: {what}"
+        words = f"PodMigration {migration.key} was removed while it was in progress; pod {pod.key} was {what}"
         log_event(log, logging.WARNING, "MigrationRemoved", words, migration=migration.key, pod=pod.key)
         subject = InvolvedObject("v1", "Pod", pod.namespace, pod.name, pod.uid)
         self._events.record(subject, "MigrationRemoved", words, warning=True)
@@ -121,7 +121,7 @@ class MigrationLog:
         self._events.record(subject, "UnknownMigrationLabel", words, warning=True)
 
     def since(self, migration: Migration, now: datetime) -> datetime:
-        """Return when it was first seen at its step."""
+        """Return when the migration was first seen at its step."""
         return self._since.get(migration.uid, {}).get(_attempt_and_step(migration), now)
 
     def forget(self, uid: str) -> None:
@@ -138,8 +138,8 @@ class MigrationLog:
     def _write_events(self, observation: Observation, after: Migration, step: MigrationStep) -> None:
         reason, warning = _EVENT_OF_STEP[step]
         spec, target = after.spec, after.target_node
-        course = f"from {spec.source_node}" + (f" to {target}" if target else "")
-        message = f"{after.name} ({spec.strategy}) moves {spec.pod.name} {course}"
+        route = f"from {spec.source_node}" + (f" to {target}" if target else "")
+        message = f"{after.name} ({spec.strategy}) moves {spec.pod.name} {route}"
         detail = after.status.message or spec.reason
         for subject in _event_subjects(observation, after):
             self._events.record(

@@ -69,7 +69,7 @@ _OWN_ANNOTATIONS: Final = frozenset(
         REQUESTED_BY_ANNOTATION,
     }
 )
-"""What rescheduler itself notes on a PodMigration."""
+"""The annotations that rescheduler itself writes on a PodMigration."""
 
 
 class ForcedRemovalCleanup:
@@ -95,7 +95,7 @@ class ForcedRemovalCleanup:
     def remember(self, item: Object) -> None:
         """Keep the last state of a deleted PodMigration that had started and was not completed.
 
-        Also of one that has failed or was cancelled: a request of a process that has ended may arrive late.
+        This includes failed and cancelled ones: a request of a process that has ended may arrive late.
         """
         migration = self._watched.records.migration(item)
         if (
@@ -109,12 +109,12 @@ class ForcedRemovalCleanup:
         """Keep a bare pod that carries the lock of the migration `key`, which is not known."""
         _remember(self._unexplained, key, pod)
 
-    # -- what is done about it
+    # -- cleanup
 
     async def handle(self, key: str) -> datetime | None:
-        """Clean up after the migration `key`, which is not there; return when to look again.
+        """Clean up after the migration `key`, which does not exist; return when to check again.
 
-        Raises `KubeError`: then it is tried again.
+        Raises `KubeError` if it must be tried again.
         """
         migration, pod = self.removed.get(key), self._unexplained.pop(key, None)
         if pod is None and (migration is None or not self._is_anything_left(migration)):
@@ -161,7 +161,7 @@ class ForcedRemovalCleanup:
         if copy is None or copy.is_terminating or migration.status.handover is Handover.EVICT:
             return None
         if copy.owner is not None and copy.owner.kind == POD_MIGRATION_KIND:
-            # The garbage collector or the ReplicaSet takes care of the copy. Afterwards its marks must say
+            # The garbage collector or the ReplicaSet takes care of the copy. Afterwards its label must say
             # that the move is over, and no owner reference identifies the pod any more, so it is recorded.
             known = msgspec.structs.replace(migration.status, target_pod=PodReference(copy.name, copy.uid))
             _remember(self.removed, migration.key, msgspec.structs.replace(migration, status=known))
@@ -204,7 +204,7 @@ class ForcedRemovalCleanup:
                 # Only if it is unchanged: otherwise it may run by now.
                 await self._client.delete(PODS, copy.key, uid=copy.uid, version=copy.resource_version)
         self._migration_log.cleaned_up(
-            migration, copy, "removed: its source still runs, or the copy never ran"
+            migration, copy, "removed, because its source still runs or the copy never ran"
         )
         await self._watched.read_pod(copy.key, copy.uid)
 
@@ -254,7 +254,7 @@ async def _cancel(client: Client, watched: WatchedObjects, migration: Migration)
     try:
         await client.delete(POD_MIGRATIONS, migration.key, uid=migration.uid)
     except errors.TooLarge:
-        # A deletion that a finalizer holds writes its time.
+        # A deletion that a finalizer holds back writes a timestamp into the object.
         smaller = await remove_filling(client, watched, migration)
         # By its new version: the server's watch cache may still have the object that is too large.
         version = smaller["metadata"]["resourceVersion"]
@@ -262,7 +262,7 @@ async def _cancel(client: Client, watched: WatchedObjects, migration: Migration)
 
 
 async def remove_filling(client: Client, watched: WatchedObjects, migration: Migration) -> Object:
-    """Remove what others have added to the object, up to the limit of etcd, and return what is left.
+    """Remove what other clients added to an object that is too large for etcd, and return what is left.
 
     Without room for its status, a migration could not end, and would hold its turn forever. Annotations can
     fill it, too: the limit of the API server counts their characters, and JSON escapes some with six bytes.

@@ -1,7 +1,8 @@
 """Cordon nodes with an annotation, and uncordon only nodes that rescheduler cordoned.
 
-The annotation alone does not prove that: you may uncordon a node and cordon it again for another reason, and
-the annotation would stay. So before an uncordon the managed fields of the node show which client cordoned it.
+The annotation alone does not prove that: a user may uncordon a node and cordon it again for another reason,
+and the annotation would stay. So before an uncordon the managed fields of the node show which client cordoned
+it.
 """
 
 import logging
@@ -32,7 +33,7 @@ class NodeCordoner:
         self._known = known
 
     async def make(self, changes: Iterable[PlannedNodeChange]) -> None:
-        """Make the change; raise `KubeError`. Nodes that are gone, or already as they should be, are left
+        """Make the changes; raise `KubeError`. Nodes that are gone, or already as they should be, are left
         alone."""
         for change in changes:
             if change.change is NodeChange.CORDON:
@@ -57,8 +58,8 @@ class NodeCordoner:
             return
 
     async def uncordon(self, name: str, strategy: str) -> bool:
-        """Return whether the node is schedulable now. If another client made its cordon, only our mark is
-        removed.
+        """Uncordon the node, and return whether it is schedulable now. If another client cordoned it, only
+        our annotation is removed.
 
         Raises `KubeError`.
         """
@@ -110,7 +111,7 @@ class NodeCordoner:
 async def remove_stale_cordon_annotation(client: Client, node: NodeRecord) -> None:
     """Remove the annotation of a cordon that no longer exists. Raises `KubeError`.
 
-    With the version as precondition: a cordon of ours that is being made at the same time keeps its mark.
+    The version is a precondition, so that a cordon that we make at the same time keeps its annotation.
     """
     if CORDONED_BY_ANNOTATION not in node.annotations or node.unschedulable:
         return

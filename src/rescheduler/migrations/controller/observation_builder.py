@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 _ORPHAN_FINALIZER: Final = "orphan"
-"""The finalizer of an object whose deletion leaves behind what it owns, while that is being done."""
+"""The finalizer of an object that is being deleted without the objects that it owns."""
 
 
 def migration_at(key: str, watched: WatchedObjects) -> Migration | None:
@@ -87,9 +87,9 @@ def migrations_to_finish(watched: WatchedObjects) -> list[Migration]:
 def workload_key(migration: Migration, watched: WatchedObjects) -> str:
     """Return which workload the pod belongs to, by its topmost controller; empty if it has none."""
     source = source_of(migration, watched)
-    line = _OwnerChain(migration, source, watched)
-    if line.deployment is not None:
-        return "/".join(owner_key(migration.namespace, line.deployment))
+    chain = _OwnerChain(migration, source, watched)
+    if chain.deployment is not None:
+        return "/".join(owner_key(migration.namespace, chain.deployment))
     owner = migration.status.owner or (source.owner if source is not None else None)
     return "" if owner is None else "/".join(owner_key(migration.namespace, owner))
 
@@ -102,7 +102,7 @@ def source_of(migration: Migration, watched: WatchedObjects) -> PodRecord | None
 def observe(migration: Migration, watched: WatchedObjects, policy: Policy, now: datetime) -> Observation:
     """Return the observation of a migration, without its group, which the dispatcher adds."""
     source, target = source_of(migration, watched), target_of(migration, watched)
-    line = _OwnerChain(migration, source, watched)
+    chain = _OwnerChain(migration, source, watched)
     return Observation(
         migration=migration,
         now=now,
@@ -110,12 +110,12 @@ def observe(migration: Migration, watched: WatchedObjects, policy: Policy, now: 
         source=source,
         target=target,
         siblings=_siblings(migration, watched),
-        owner=line.owner,
-        owner_is_watched=line.is_watched,
-        deployment=line.deployment,
-        pods_are_orphaned=line.is_orphaning or _are_orphaned(line, source, target, watched),
-        workload_is_gone=line.workload_is_gone,
-        is_superseded=line.is_superseded,
+        owner=chain.owner,
+        owner_is_watched=chain.is_watched,
+        deployment=chain.deployment,
+        pods_are_orphaned=chain.is_orphaning or _are_orphaned(chain, source, target, watched),
+        workload_is_gone=chain.workload_is_gone,
+        is_superseded=chain.is_superseded,
         locked_by=_locked_by(migration, source, watched),
         budgets=_budgets(migration, source, watched),
         nodes=_nodes(migration, target, watched),
@@ -126,7 +126,7 @@ def observe(migration: Migration, watched: WatchedObjects, policy: Policy, now: 
 
 
 class _OwnerChain:
-    """The controllers above the source, as far as they are there and are still the same."""
+    """The controllers above the source that exist and are still the same."""
 
     def __init__(self, migration: Migration, source: PodRecord | None, watched: WatchedObjects) -> None:
         reference: ControllerReference | OwnerReference | None = migration.status.owner
@@ -159,13 +159,14 @@ def _controller_and_object(
 
 
 def _are_orphaned(
-    line: _OwnerChain, source: PodRecord | None, copy: PodRecord | None, watched: WatchedObjects
+    chain: _OwnerChain, source: PodRecord | None, copy: PodRecord | None, watched: WatchedObjects
 ) -> bool:
     """Return whether a deleted controller was removed from the owner references of its pods first.
 
-    A pod without a controller and with the same labels was its pod: it would have adopted any other.
+    A pod without a controller and with the same labels was its pod: a controller that exists would have
+    adopted such a pod.
     """
-    if line.owner is not None or copy is None:
+    if chain.owner is not None or copy is None:
         return False
     if source is not None and source.owner is None:
         return True
@@ -189,7 +190,7 @@ def target_of(migration: Migration, watched: WatchedObjects) -> PodRecord | None
 def _locked_by(migration: Migration, source: PodRecord | None, watched: WatchedObjects) -> str:
     """Return the other migration that holds the lock on the source: it must be running and name this pod.
 
-    A label that names any other locks nothing.
+    A label that names any other migration locks nothing.
     """
     lock = "" if source is None else lock_of(source)
     for item in watched.migrations.find("mark", (migration.namespace, lock)) if lock else ():
@@ -223,12 +224,12 @@ def _replacement(migration: Migration, watched: WatchedObjects) -> PodRecord | N
         return None
     of_owner = owner_key(migration.namespace, owner)
     others = (watched.records.migration(item) for item in watched.migrations.find("owner", of_owner))
-    spoken_for = {
+    other_targets = {
         other.status.target_pod.uid
         for other in others
         if other is not None and other.key != migration.key and other.status.target_pod is not None
     }
-    return replacement_of(migration, watched.pods.find("owner", of_owner), spoken_for)
+    return replacement_of(migration, watched.pods.find("owner", of_owner), other_targets)
 
 
 # -- what is around
@@ -277,7 +278,7 @@ class DeletedPods:
         watched.pods.informer.subscribe(self._on_change)
 
     def get(self, uid: str) -> PodRecord | None:
-        """Return the last state of the pod with that uid; None if it was not seen to go."""
+        """Return the last state of the pod with that uid; None if its deletion was not observed."""
         return self._last.get(uid)
 
     def _on_change(self, old: PodRecord | None, new: PodRecord | None) -> None:

@@ -38,7 +38,7 @@ from rescheduler.planner.plan import Move, Plan, plan_annotations
 __all__ = ["MoveProgress", "PlanExecution", "RecordAttempt", "podmigration_for"]
 
 RecordAttempt = Callable[[Move, float], Awaitable[str]]
-"""Puts a move that was planned at that time on record, or says why it must not be made."""
+"""Records a move that was planned at that time; returns why it must not be made, or an empty string."""
 
 _MAX_CREATE_ATTEMPTS: Final = 6
 _MAX_GROUP_NAME: Final = 200
@@ -47,7 +47,7 @@ _MIN_RETRY_DELAY_S, _MAX_RETRY_DELAY_S = 0.5, 10.0
 
 @dataclass(slots=True)
 class MoveProgress:
-    """One move of the plan, and what has become of it."""
+    """One move of the plan, and its progress."""
 
     move: Move
     key: str = ""
@@ -157,7 +157,7 @@ class PlanExecution:
             self._cancel(progress, "cancelled before it started: a newer plan replaces it")
             return
         move = progress.move
-        asked_s = self.plan.taken_at_s
+        moment_s = self.plan.taken_at_s
         if hops:
             arrived = self._arrived(hops[-1])
             if arrived is None:
@@ -165,8 +165,8 @@ class PlanExecution:
                 return
             move = replace(move, pod=arrived.key, uid=arrived.uid)
             # Any process that requests the second hop uses the same name.
-            asked_s = arrived.first_hop_created_s
-        item = self._manifest(progress, wave, move, asked_s)
+            moment_s = arrived.first_hop_created_s
+        item = self._manifest(progress, wave, move, moment_s)
         key = object_key(item)
         if why := await self._request(move, key, item):
             self._cancel(progress, why)
@@ -175,13 +175,13 @@ class PlanExecution:
         self._refresh(progress)
 
     def _manifest(
-        self, progress: MoveProgress, wave: Sequence[MoveProgress], move: Move, asked_s: float
+        self, progress: MoveProgress, wave: Sequence[MoveProgress], move: Move, moment_s: float
     ) -> Object:
         hops = self._hops_before(progress)
         group = _group_name(move, self.plan.taken_at_s)
         return podmigration_for(
             move,
-            asked_s,
+            moment_s,
             group=group,
             group_size=sum(each.move.group == move.group for each in wave) if group else 0,
             continues=hops[-1].key.partition("/")[2] if hops else "",
@@ -191,8 +191,8 @@ class PlanExecution:
         )
 
     def manifests(self) -> list[Object]:
-        """Return the PodMigrations that it will create, except those of second hops: the names of their pods
-        are not known before the first hops are over."""
+        """Return the PodMigrations that this plan will create, except those of second hops: the names of
+        their pods are not known before the first hops are over."""
         found = []
         for _, moves in groupby(self.moves, key=lambda progress: progress.move.wave):
             wave = list(moves)
@@ -206,9 +206,9 @@ class PlanExecution:
     async def _request(self, move: Move, key: str, item: Object) -> str:
         """Create the PodMigration; return an empty string, or why there is none.
 
-        A check that is due before all moves of the one before it are asked for plans some of them again.
+        If a check is due before all moves of the previous one are requested, it plans some of them again.
         """
-        if why := self._asked_by_another(move, key):
+        if why := self._why_already_requested(move, key):
             return why
         asking = self._watched.being_requested
         asking.add(move.uid)
@@ -222,7 +222,7 @@ class PlanExecution:
             asking.remove(move.uid)
         return ""
 
-    def _asked_by_another(self, move: Move, key: str) -> str:
+    def _why_already_requested(self, move: Move, key: str) -> str:
         if move.uid in self._watched.being_requested:
             return "cancelled before it started: another request moves the pod"
         namespace, _, name = move.pod.partition("/")
@@ -322,7 +322,8 @@ class PlanExecution:
                     await self._client.delete(POD_MIGRATIONS, progress.key)
 
     async def _cancel_pending(self, wave: Sequence[MoveProgress]) -> None:
-        """Cancel what has not started; the version is a precondition, so what just starts continues."""
+        """Cancel moves that have not started; the version is a precondition, so a move that just starts
+        continues."""
         for progress in wave:
             migration = migration_at(progress.key, self._watched) if progress.key else None
             if (
@@ -378,9 +379,9 @@ def podmigration_for(  # noqa: PLR0913 - one per field
         "finalizers": [FINALIZER],
     }
     hops = {CONTINUES_ANNOTATION: continues, NEXT_HOP_ANNOTATION: next_hop}
-    said = {**(annotations or {}), **{key: value for key, value in hops.items() if value}}
-    if said:
-        metadata["annotations"] = said
+    all_annotations = {**(annotations or {}), **{key: value for key, value in hops.items() if value}}
+    if all_annotations:
+        metadata["annotations"] = all_annotations
     return {
         "apiVersion": POD_MIGRATIONS.api_version,
         "kind": POD_MIGRATIONS.kind,

@@ -56,7 +56,7 @@ def lacks_permission(refusal: errors.KubeError) -> bool:
 _MIN_VERSION_MESSAGE: Final = "Adopt and Copy need Kubernetes 1.30 or newer"
 
 _INFORMER_DELAY: Final = timedelta(seconds=5)
-"""Informers have seen what a live read returned after this time."""
+"""After this time, informers have observed what a live read returned."""
 
 _MAX_COMPARED: Final = 10_000
 
@@ -73,7 +73,7 @@ class CopyCreator:
         self._compared: dict[str, None] = {}
         """Copies that this process has compared, by uid. The next leader compares again."""
         self._marked: dict[str, tuple[Object, float]] = {}
-        """Sources as the server returned them when it marked them, by uid, and when that was."""
+        """Sources as the server returned them with our labels, by uid, and when it did."""
 
     async def mark(self, observation: Observation, patch: Patch) -> PodRecord:
         """Mark the source. The response is also a live read, from which the copy is created next."""
@@ -182,8 +182,8 @@ class CopyCreator:
             return None
         if migration.status.handover is Handover.COPY or owner is None:
             return source, None
-        # The cache will do: the copy is compared with its source, which was read live, and it is rolled back
-        # when the cache shows what has become of the ReplicaSet (decision 38).
+        # The cache is enough: the copy is compared with its source, which was read live, and the attempt is
+        # rolled back when the cache shows that the ReplicaSet has changed (decision 38).
         replica_set = self._watched.workloads["ReplicaSet"].get(f"{migration.namespace}/{owner.name}")
         if replica_set is None or replica_set["metadata"]["uid"] != owner.uid:
             return Wait(observation.now + _INFORMER_DELAY, f"{owner.kind} {owner.name} no longer exists")
@@ -267,11 +267,11 @@ def return_to_owner_patch(migration: Migration, uid: str, owner: ControllerRefer
 
 
 def release_target_patches(migration: Migration, target: PodRecord, now: datetime) -> list[Patch]:
-    """Return the patches that release the successor: the first that the server accepts does.
+    """Return patches that release the successor; the first that the server accepts is enough.
 
-    They name no version, so that nothing delays the adoption, but the ReplicaSet that the copy must still
-    name. Other clients may have left no room for annotations, and a policy may refuse labels: the ReplicaSet
-    must be able to adopt the copy all the same.
+    They have no version as precondition, so that nothing delays the adoption; the copy must only still name
+    its ReplicaSet. Other clients may have left no room for annotations, and a policy may refuse labels: the
+    ReplicaSet must be able to adopt the copy all the same.
     """
     original = labels_and_names.original_pod_name(migration.spec.pod.name, target.annotations)
     labels = labels_and_names.migration_labels(migration, MigrationLabelStatus.COMPLETED)
@@ -282,8 +282,8 @@ def release_target_patches(migration: Migration, target: PodRecord, now: datetim
     if migration.uid in owners:
         least["ownerReferences"] = [_DELETE | {"uid": migration.uid}]
         if migration.status.owner is not None and migration.status.owner.uid in owners:
-            # It changes nothing of a reference that is there. If it is gone, this would be one without a kind
-            # and a name, which the server refuses.
+            # This changes nothing in a reference that exists. If it is gone, this adds one without kind and
+            # name, which the server refuses.
             least["ownerReferences"].append({"uid": migration.status.owner.uid})
     versions = [
         least | {"labels": labels, "annotations": annotations | no_longer},

@@ -61,17 +61,17 @@ class Revalidator(Protocol):
     """Checks a move against the cluster as it is now."""
 
     async def prepare(self, migration: Migration) -> None:
-        """Bring up to date what the next questions about the migration need. Ask them before you wait for
-        anything else."""
+        """Update the data for the next calls about the migration. Make them before you wait for anything
+        else."""
         ...
 
     def revalidate(self, migration: Migration, has_room_at: Callable[[str], bool]) -> RevalidationResult:
-        """Return whether it is still a good move, how to make it, and where to. `has_room_at` says whether
-        the limits allow another move to a node now."""
+        """Return whether the move is still good, by which handover, and to which node. `has_room_at` says
+        whether the limits allow another move to a node now."""
         ...
 
     def may_preempt(self, migration: Migration) -> str:
-        """Return which pods one more pod like the source could preempt now; empty if none."""
+        """Return which pod one more pod like the source could preempt now; empty if none."""
         ...
 
     def no_room(self, migration: Migration) -> str:
@@ -83,7 +83,8 @@ _MAX_DECISIONS: Final = 100
 """Far more than a migration has steps; one that needs more is in a loop."""
 
 _RECORD_WAIT_AFTER: Final = timedelta(seconds=30)
-"""A step that lasts is put on record for people, though nothing needs it. Shorter ones cost no write."""
+"""A wait of this length is written to the status for people, though no decision needs it. Shorter ones cost
+no write."""
 
 
 class Reconciler:
@@ -108,7 +109,7 @@ class Reconciler:
         self._live_reads = LiveReads(client, watched)
         self._performer = EffectPerformer(client, watched)
         self.forced_removals = ForcedRemovalCleanup(client, watched, migration_log, now)
-        self._departed = DeletedPods(watched)
+        self._deleted_pods = DeletedPods(watched)
         self._dispatcher = dispatcher
 
     async def reconcile(self, key: str) -> datetime | None:
@@ -163,7 +164,9 @@ class Reconciler:
         state, group = self._runtime.current, self._dispatcher.group(migration)
         observation = replace(observe(migration, self._watched, state.policy, self._now()), group=group)
         if observation.source is None:
-            observation = replace(observation, last_seen_source=self._departed.get(migration.spec.pod.uid))
+            observation = replace(
+                observation, last_seen_source=self._deleted_pods.get(migration.spec.pod.uid)
+            )
         if invalid_status(migration):
             return observation
         step = step_of(migration)
@@ -193,7 +196,9 @@ class Reconciler:
     async def _acted(
         self, observation: Observation, decision: Decision, performed: set[Hashable]
     ) -> EffectOutcome:
-        """`performed` are the effects of this reconciliation: what did not help is not repeated at once."""
+        """Perform the effect of the decision, and return what follows from it; None means to decide again.
+        `performed` are the effects of this reconciliation: one that changed nothing is not repeated at
+        once."""
         if is_irreversible(observation, decision):
             confirmed, nodes = await asyncio.gather(
                 self._confirmed(observation), self._live_reads.read(observation)
@@ -233,12 +238,12 @@ class Reconciler:
             message="the replacement fits on no steered node: it may go to any node now", reports=(report,)
         )
         after = with_wait_message(observation, wait)
-        # The pod to replace: clocks would not distinguish it from its successor.
+        # Record the pod to replace: clocks would not distinguish it from its successor.
         status = msgspec.structs.replace(after.status, target_pod=observation.target_reference)
         await self._record(msgspec.structs.replace(after, status=status))
         return None
 
-    # -- going on
+    # -- transitions
 
     async def _next(
         self, observation: Observation, transition: Transition, recorded: Migration
@@ -278,7 +283,8 @@ class Reconciler:
         return decode_migration(written)
 
     def _newest(self, recorded: Migration, current: Migration) -> tuple[Migration | None, Migration | None]:
-        """Return the migration after an effect: the same step, with the newest version of the object."""
+        """Return the recorded and the current migration after an effect: the same step, with the newest
+        version of the object."""
         newest = migration_at(recorded.key, self._watched)
         if newest is None or newest.uid != recorded.uid:
             self._migration_log.forget(recorded.uid)
@@ -313,7 +319,7 @@ class Reconciler:
             return wait.until
         return shown_at if wait.until is None else min(wait.until, shown_at)
 
-    # -- beginning
+    # -- revalidation
 
     def _revalidation_result(self, migration: Migration) -> RevalidationResult:
         revalidation = self._revalidator.revalidate(
@@ -338,8 +344,8 @@ class Reconciler:
 
 
 def _may_schedule_another_pod(observation: Observation, step: MigrationStep) -> bool:
-    """Return whether the scheduler may see one more pod soon: the copy, or what its ReplicaSet creates beside
-    it."""
+    """Return whether the scheduler may see one more pod soon: the copy, or a surplus pod of its
+    ReplicaSet."""
     if step is MigrationStep.PLACING:
         return observation.target is not None and SCHEDULING_GATE in observation.target.shape.scheduling_gates
     return step is MigrationStep.EVICTING and observation.migration.status.handover is Handover.ADOPT

@@ -73,10 +73,10 @@ TEMPORARY_REASONS: Final = frozenset(
     }
 )
 _ROOM_REASONS: Final = frozenset({Reason.TARGET_UNFIT, Reason.NO_TARGET})
-"""Refusals that also pass if a pod is about to leave."""
+"""Reasons that are temporary, too, if a pod is about to leave a node."""
 
 _WAITED_FOR: Final = TEMPORARY_REASONS | _ROOM_REASONS | {Reason.ALREADY_MOVING}
-"""What a move on eviction waits for, until its deadline."""
+"""Reasons for which a move on eviction waits until its deadline."""
 
 _HANDOVER_KINDS: Final = ("Pod", "ReplicaSet", "Deployment", "StatefulSet", "Job")
 
@@ -106,13 +106,14 @@ class Revalidation:
         self._runtime = runtime
         self._now = now
         self._approved: dict[str, tuple[str, str]] = {}
-        """Pod and target of those that were approved a moment ago, by key: not on record yet."""
+        """Pod and target of migrations that were approved a moment ago and are not on record yet, by key."""
         self._asks: dict[str, Ints] = {}
-        """What the pods of running migrations request, by key, for when pod and successor are not there."""
+        """The requests of the pods of running migrations, by key, for when neither pod nor successor
+        exists."""
         self._priorities = PodPriorities(cluster.watched.pods.informer)
 
     async def prepare(self, migration: Migration) -> None:
-        """Freeze the cluster as it is now, unless nothing will be asked of it."""
+        """Freeze the cluster as it is now, unless no decision will need it."""
         begins = migration.status.phase is MigrationPhase.PENDING
         if begins or migration.status.handover is Handover.EVICT or self._is_above_others(migration):
             await self._cluster.refresh()
@@ -141,14 +142,16 @@ class Revalidation:
         eligibility = Eligibility(snapshot, policy, **terms)
         choice = eligibility.choice(row)
         if not isinstance(choice, HandoverChoice):
-            return self._no(migration, snapshot, Rejection(pod.key, choice.reason, choice.by, choice.detail))
+            return self._postponed_or_refused(
+                migration, snapshot, Rejection(pod.key, choice.reason, choice.by, choice.detail)
+            )
         placement = self._with_others(migration, Placement(snapshot))
         move = _move(migration, choice.handover)
         rejection = validate_move(move, snapshot, policy, **terms, placement=placement)
         if rejection is not None and rejection.reason is Reason.NO_TARGET and self._waits(migration):
             return self._without_target(placement, row, choice)
         if rejection is not None:
-            return self._no(migration, snapshot, rejection)
+            return self._postponed_or_refused(migration, snapshot, rejection)
         target = move.target or least_loaded_node(placement, row, choice.handover, policy, has_room_at)
         self._approved[migration.key] = pod.key, target
         return RevalidationResult(
@@ -156,7 +159,7 @@ class Revalidation:
         )
 
     def _waits(self, migration: Migration) -> bool:
-        """Return whether it waits for room, instead of failing."""
+        """Return whether the migration waits for room, instead of failing."""
         return traits_of(migration.spec.strategy).on_eviction
 
     def _without_target(self, placement: Placement, row: int, choice: HandoverChoice) -> RevalidationResult:
@@ -200,10 +203,10 @@ class Revalidation:
         return pod is not None and not pod.shape.never_preempts and self._priorities.any_below(pod.priority)
 
     def no_room(self, migration: Migration) -> str:
-        """Return why the replacement of its pod would find no node now, in words; empty if it would find one.
+        """Return why the replacement of the pod would find no node now, in words; empty if it would find one.
 
-        The eviction may have waited long for its budget. Then the pod would be gone and its replacement
-        pending, or it would preempt others. Its own node does not count: it is to go elsewhere.
+        The eviction may have waited long for its budget, and room may be gone. Then the replacement would
+        stay Pending, or preempt other pods. The source node does not count: the pod is to leave it.
         """
         snapshot = self._without(migration, self._cluster.present())
         row = snapshot.pods.row.get(migration.pod_key)
@@ -222,7 +225,7 @@ class Revalidation:
             is_manual = migration.spec.strategy == MANUAL
             return policy_for_manual_move(policy, migration.spec.handover if is_manual else Handover.AUTO)
         if self._continues(migration):
-            # It rests where it is going, not at its stop.
+            # The cooldown applies at the final target, not at the stop between two hops.
             return policy_for_manual_move(policy)
         item = self._cluster.watched.migrations.get(migration.key) or {}
         if nested_field(item, "metadata", "annotations", INCLUDES_SYSTEM_ANNOTATION) == "true":
@@ -250,8 +253,8 @@ class Revalidation:
     def _begun_before(self, migration: Migration, snapshot: Snapshot) -> tuple[MoveRecord, ...]:
         """Return the moves that count for limits per hour.
 
-        Those that wait, as this one does, have no claim to start before it: else none would ever start. The
-        second step of a move was counted with the first, and must not leave the pod at its stop.
+        Migrations that wait, like this one, don't count: otherwise none would ever start. The second hop of a
+        move was counted with the first, and a limit must not leave the pod at its stop.
         """
         if self._continues(migration):
             return ()
@@ -264,7 +267,7 @@ class Revalidation:
         )
 
     def _continues(self, migration: Migration) -> bool:
-        """Return whether it is the second step of a move."""
+        """Return whether the migration is the second hop of a move."""
         item = self._cluster.watched.migrations.get(migration.key) or {}
         return bool(nested_field(item, "metadata", "annotations", CONTINUES_ANNOTATION))
 
@@ -319,21 +322,23 @@ class Revalidation:
         row = None if copy is None else snapshot.pods.row.get(copy.key)
         return row is not None and bool(snapshot.pods.node[row] != NO_ROW)
 
-    def _no(self, migration: Migration, snapshot: Snapshot, rejection: Rejection) -> RevalidationResult:
+    def _postponed_or_refused(
+        self, migration: Migration, snapshot: Snapshot, rejection: Rejection
+    ) -> RevalidationResult:
         policy = self._runtime.current.policy
         is_patient = self._now() - migration.created < policy.migration_timeout
         if self._waits(migration):
             is_temporary = rejection.reason in _WAITED_FOR
         else:
-            is_temporary = is_patient and self._passes(snapshot, rejection)
+            is_temporary = is_patient and self._may_disappear(snapshot, rejection)
         if is_temporary:
             return RevalidationResult(
                 RevalidationOutcome.POSTPONED, reason=rejection.reason, message=_rejection_message(rejection)
             )
         return _refused(rejection)
 
-    def _passes(self, snapshot: Snapshot, rejection: Rejection) -> bool:
-        """Return whether it may well be otherwise in a moment."""
+    def _may_disappear(self, snapshot: Snapshot, rejection: Rejection) -> bool:
+        """Return whether the reason may soon disappear."""
         if rejection.reason in TEMPORARY_REASONS:
             return True
         if rejection.reason not in _ROOM_REASONS:
@@ -343,7 +348,7 @@ class Revalidation:
 
 
 def _equivalent_pod(migration: Migration, snapshot: Snapshot, watched: WatchedObjects) -> str:
-    """Return the key of a pod of the size of its copy or replacement."""
+    """Return the key of a pod with the requests of its copy or replacement."""
     successor = None if migration.pod_key in snapshot.pods.row else target_of(migration, watched)
     return migration.pod_key if successor is None else successor.key
 

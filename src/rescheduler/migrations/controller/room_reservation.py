@@ -41,7 +41,7 @@ _MAX_INTERVAL_S: Final = 10.0
 
 
 class RoomStep(Enum):
-    """What to do about a room."""
+    """The next action for a room."""
 
     WAIT = auto()
     NOMINATE = auto()
@@ -56,7 +56,7 @@ class RoomStep(Enum):
 def next_room_step(
     room: RoomReference, pod: PodRecord | None, migrations: Sequence[Migration], now: datetime
 ) -> RoomStep:
-    """Return what to do; `migrations` are those that make this room, at least one."""
+    """Return the next action for the room; `migrations` are those that make it, at least one."""
     if pod is None or pod.uid != room.uid or pod.is_terminating or pod.is_finished:
         return RoomStep.FORGET
     if pod.node:
@@ -81,7 +81,7 @@ def may_keep(room: RoomReference, migration: Migration, made_here: Set[str]) -> 
 
 
 def _finished(migration: Migration) -> datetime:
-    """Return when it finished, or when it was created if it has not."""
+    """Return when the migration finished, or when it was created if it has not."""
     return migration.status.finished_at or migration.created
 
 
@@ -150,7 +150,7 @@ class RoomReservations:
             try:
                 await self._keep(tracked)
             except errors.KubeError as error:
-                words = f"room for it on {tracked.room.node} can't be kept: {error} It is tried again."
+                words = f"{error} Until that succeeds, room on {tracked.room.node} is not kept for the pod."
                 log_event(log, logging.WARNING, "RoomNotKept", words, pod=tracked.room.pod_key)
         await asyncio.sleep(_MIN_INTERVAL_S)
         with contextlib.suppress(TimeoutError):
@@ -169,7 +169,9 @@ class RoomReservations:
             await self._nominate(room, room.node)
             if not tracked.is_reported:
                 tracked.is_reported = True
-                self._report(room, "RoomKept", f"room on {room.node} is kept for it while pods move away")
+                self._report(
+                    room, "RoomKept", f"room on {room.node} is kept for the pod while others move away"
+                )
         elif step is not RoomStep.WAIT:
             await self._end(tracked, pod, step)
 
@@ -196,7 +198,7 @@ class RoomReservations:
         elif not tracked.is_reported:
             return  # it was not kept
         condition = pod.condition("PodScheduled")
-        why = condition.message if condition is not None else "the scheduler does not say why"
+        why = condition.message if condition is not None else "the scheduler gave no reason"
         words = f"room on {room.node} is not kept any longer, and the pod is not scheduled: {why}"
         self._report(room, "RoomReleased", words, warning=True)
 

@@ -1,1 +1,1 @@
-"""Recovers failing pods in a running cluster."""
+"""Recover failing pods in a running cluster."""

@@ -7,7 +7,7 @@ The ledger is one annotation. Every write has the resourceVersion that it was co
 the object is read and the ledger computed again. Nothing else of the object is changed.
 
 A copy that fails like its source is one more attempt. Copies are found through migrations, which exist
-longer. Only migrations count that started after the failure of their source was recorded.
+longer. Only migrations that started after the failure of their source was recorded count.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -52,13 +52,15 @@ class OwnerTrees:
         self._records = cluster.watched.records
 
     def key_of(self, pod: PodRecord) -> str:
-        """Return "" for pods of unknown controllers and for copies of running migrations."""
+        """Return the key of the tree of a pod; empty for pods of unknown controllers and copies of running
+        migrations."""
         if pod.owner is None:
             return "" if self._is_copy_under_way(pod) else tree_key(POD, pod.key)
         return self._key_of_topmost(self.above(pod))
 
     def key_of_workload(self, kind: str, item: Object) -> str:
-        """Return "" while a workload above it is not in the cache yet."""
+        """Return the key of the tree of a workload; empty while a workload above it is not in the cache
+        yet."""
         record = self._records.workload(item, kind)
         return self._key_of_topmost((record, *self._controllers(record.namespace, record.owner)))
 

@@ -56,7 +56,8 @@ class RecoveryEventRouter:
         self._enqueue = enqueue
 
     def subscribe(self) -> Callable[[], None]:
-        """Enqueue everything that may need recovery, now and at every change; return how to unsubscribe."""
+        """Enqueue everything that may need recovery, now and at every change; return the function that
+        unsubscribes."""
         ends = [informer.subscribe(handler) for informer, handler in self._handlers()]
 
         def end() -> None:
@@ -194,14 +195,15 @@ class RecoveryController:
         return self._examinations.report(terms, made_s, self._observed, now_s, started)
 
     def _state_changed(self, before: RuntimeState, after: RuntimeState) -> None:
-        """Examine everything again under another policy, from what is known already."""
+        """Examine everything again after a change of the policy, from the caches."""
         if after.policy != before.policy:
             self._router.enqueue_all()
             self._enqueue(SUSPECT_NODES_KEY)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Recover pods while the body runs. Workers can stop anywhere: the ledgers say how far they got."""
+        """Recover pods while the body runs. Workers can stop at any point: the next process continues from
+        the ledgers."""
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self._events.running())
             stack.callback(self._cluster.watched.migrations.informer.subscribe(self._observed.changed))
@@ -235,7 +237,7 @@ class RecoveryController:
     async def _publish_report(self) -> None:
         report = self.report()
         if report.suspects:
-            # Others may have started there since the last snapshot, which may be that of the last check.
+            # Other pods may have started there since the last snapshot, which may be that of the last check.
             await self._cluster.refresh()
             report = self.report()
         self._recovery_events.suspects(report.suspects)

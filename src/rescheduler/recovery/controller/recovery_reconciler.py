@@ -1,4 +1,4 @@
-"""Reconciles one owner tree: examine its pods, record what is new, then act.
+"""Reconcile one owner tree: examine its pods, record what is new, then act.
 
     examination ─▶ failures that need no move ─┐
                 ─▶ failed copies ──────────────┼─▶ one write of the ledger ─▶ restart, remove, report
@@ -116,7 +116,7 @@ class PodRemover:
         return True
 
     async def remove_from_lost_node(self, pod: PodRecord) -> bool:
-        """Force-delete a pod, and return whether it was deleted. Not if its node is ready again.
+        """Force-delete a pod unless its node is ready again, and return whether it was deleted.
 
         A pod with an identity must never run twice, so the confirmation on its node is read live, too.
         """
@@ -157,7 +157,7 @@ class PodRemover:
 
 
 _PERFORMED_HERE: Final = (RestartInPlace, ForceDelete)
-"""What the reconciler does itself, and not a migration or the controller of the pod."""
+"""Decisions that the reconciler performs itself, and not a migration or the controller of the pod."""
 _RECORDED_HERE: Final = (*_PERFORMED_HERE, RecordOnly, RetriesExhausted)
 _ASK_AGAIN_S: Final = 30.0
 """Seconds between two tries while recovery is paused."""
@@ -191,7 +191,7 @@ class RecoveryReconciler:
             return None, None
         self._recovery_events.record(seen)
         for replica in seen.failing:
-            if isinstance(replica.decision, _PERFORMED_HERE) and self._is_ours(replica):
+            if isinstance(replica.decision, _PERFORMED_HERE) and self._may_touch(replica):
                 await self._act(replica)
         for pod in self._stuck(seen):
             if not is_handled_by_migration(pod, self._cluster.watched):
@@ -206,13 +206,13 @@ class RecoveryReconciler:
         # Remove recovered lineages first, so that a lineage that fails again starts from zero.
         ledger = with_failed_copies(seen.ledger.without(seen.recovered), seen.failing, self._cluster.watched)
         for replica in seen.failing:
-            if _is_to_be_recorded(replica) and self._is_ours(replica):
+            if _is_to_be_recorded(replica) and self._may_touch(replica):
                 ledger = replica.recorded_in(ledger, now_s)
         for pod in self._stuck(seen):
             ledger = with_nodes_forgotten(ledger, pod)
         return ledger
 
-    def _is_ours(self, replica: FailingReplica) -> bool:
+    def _may_touch(self, replica: FailingReplica) -> bool:
         return not protected_because(self._cluster, self._runtime.current.policy, replica.pod)
 
     async def _act(self, replica: FailingReplica) -> None:

@@ -47,7 +47,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What fails in the whole cluster."""
+    """The failing pods and suspect nodes of the whole cluster."""
 
     failing: tuple[FailingPod, ...] = ()
     """Failing pods whose owners ask for recovery, by name; also those without attempts left."""
@@ -67,7 +67,7 @@ class RecoveryReport:
 
 
 class FailureListener:
-    """Receives what a report says. Override the methods that you need."""
+    """Receives every report. Override the methods that you need."""
 
     def failing(self, pods: Sequence[FailingPod]) -> None:
         """Receive all pods that fail now."""
@@ -237,11 +237,11 @@ class RecoveryEvents:
     # -- what was done
 
     def restarted(self, replica: FailingReplica) -> None:
-        message = f"restarting {replica.pod.name} on {replica.pod.node}: {replica.failure.message}"
+        message = f"restarting {replica.pod.name} on {replica.pod.node} ({replica.failure.message})"
         self._did(replica, "RestartedInPlace", message)
 
     def removed(self, replica: FailingReplica) -> None:
-        message = f"force-deleted {replica.pod.name} from {replica.pod.node}: {replica.failure.message}"
+        message = f"force-deleted {replica.pod.name} from {replica.pod.node} ({replica.failure.message})"
         self._did(replica, "RemovedFromLostNode", message)
 
     def _did(self, replica: FailingReplica, reason: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Decodes AdmissionReviews of pods, and encodes the answers that allow or deny them."""
+"""Decode AdmissionReviews of pods, and encode the answers that allow or deny them."""
 
 from base64 import b64encode
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ PatchOperation = dict[str, Any]
 
 
 class UnreadableReview(ValueError):  # noqa: N818 - says what it is
-    """The body is no AdmissionReview of a pod."""
+    """The body is not an AdmissionReview of a pod."""
 
 
 class AdmissionKind(msgspec.Struct):
@@ -66,7 +66,7 @@ class _AnyReview(msgspec.Struct):
 
 
 _MAX_WARNING: Final = 250
-"""API servers cut longer ones."""
+"""API servers truncate longer warnings."""
 
 _READER: Final = msgspec.json.Decoder(_Review)
 _READER_OF_ANY: Final = msgspec.json.Decoder(_AnyReview)
@@ -90,7 +90,7 @@ def uid_of(body: bytes) -> str:
 
 
 def allowed_review(uid: str, patch: Sequence[PatchOperation] = (), *, warnings: Sequence[str] = ()) -> bytes:
-    """`warnings` are shown to the user: kubectl prints them."""
+    """Return a review that allows the request. kubectl prints the `warnings`."""
     response: dict[str, Any] = {"uid": uid, "allowed": True}
     if warnings:
         response["warnings"] = [each[:_MAX_WARNING] for each in warnings]
@@ -111,8 +111,8 @@ def is_probe(request: AdmissionRequest, webhook: str) -> bool:
 
 
 def probe_review(request: AdmissionRequest) -> bytes:
-    """Answer a probe with a denial, so that nothing is ever created. That there is an answer is what
-    counts."""
+    """Answer a probe with a denial, so that nothing is ever created. Any answer shows that the webhook
+    works."""
     return denied_review(request.uid, 403, PROBE_ANSWERED, "the webhook answers; probes are never created")
 
 

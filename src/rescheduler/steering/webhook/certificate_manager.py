@@ -1,9 +1,9 @@
-"""Keeps the webhook callable: renews its certificates in time, and writes the authority into its
-configurations.
+"""Keep the webhook callable: renew its certificates in time, and write the authority into its configurations.
 
-Each sync reads the certificates, renews what is due, publishes the authorities, and only then serves what
-they have signed. It runs when the Secret or a configuration changes, and when a renewal is due. After a
-failure it is retried with growing delays; meanwhile the webhook serves the certificate that it has.
+Each sync reads the certificates, renews what is due, publishes the authorities, and only then serves the
+certificates that they have signed. It runs when the Secret or a configuration changes, and when a renewal is
+due. After a failure it is retried with growing delays; meanwhile the webhook serves the certificate that it
+has.
 
 Open connections keep their certificate, new ones get the newest. A TLS context can't stop trusting an
 authority, so every change creates a new context.
@@ -157,7 +157,9 @@ class CertificateManager:
             log_event(log, logging.WARNING, "CertificateSecretMissing", words)
             return self._retry_s()
         except errors.KubeError as error:
-            words = f"can't update the webhook's certificates or configuration, trying again: {error}"
+            words = (
+                f"{error} Until that succeeds, the webhook's certificates and configuration are not updated."
+            )
             log_event(log, logging.WARNING, "CertificateUpdateFailed", words)
             return self._retry_s()
         except Exception:
@@ -196,4 +198,4 @@ class CertificateManager:
 class _SyncResult:
     credentials: ServingCredentials
     problems: list[str]
-    """What is wrong with the webhook configurations."""
+    """The problems of the webhook configurations, in words."""

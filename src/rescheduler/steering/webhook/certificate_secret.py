@@ -1,5 +1,4 @@
-"""Stores the certificates of the webhook in one Secret, which all replicas share and which is installed
-empty.
+"""Store the certificates of the webhook in one Secret, which all replicas share and which is installed empty.
 
     tls.crt, tls.key          the serving certificate
     ca.crt, ca.key            the authority; in ca.crt its predecessors follow
@@ -77,7 +76,8 @@ class ServingCredentials:
 
     @property
     def path_token(self) -> str:
-        """Return the secret part of the path of reviews that have an effect. All replicas derive the same."""
+        """Return the secret part of the path of eviction reviews, which have an effect. All replicas derive
+        the same one."""
         return hmac.digest(self.authority.key, b"evictions", "sha256").hex()[:32]
 
     @property

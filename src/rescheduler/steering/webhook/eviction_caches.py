@@ -1,7 +1,7 @@
-"""What the webhook knows when it decides on evictions: pods, workloads, budgets, and the daemon's state.
+"""The caches from which the webhook decides on evictions: pods, workloads, budgets, and the daemon's state.
 
-All of it is followed by informers, so that an answer takes no request. Workloads are kept as small records:
-there may be many thousands.
+Informers keep them current, so that an answer takes no request. Workloads are kept as small records: there
+may be many thousands.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ def _workload_resource(resource: ApiResource[Object]) -> "ApiResource[_CachedWor
         try:
             record = decode_workload(item, resource.kind)
         except UnreadableObject:
-            # Nothing follows from it: its pods count as pods of an unknown owner.
+            # No decision uses it: its pods count as pods of an unknown owner.
             key = f"{metadata['namespace']}/{metadata['name']}"
             record = WorkloadRecord(
                 kind="", api_version="", key=key, namespace=metadata["namespace"], uid=metadata["uid"]
@@ -78,7 +78,7 @@ def _workload_resource(resource: ApiResource[Object]) -> "ApiResource[_CachedWor
 
 
 class DaemonPresence:
-    """Whether a leader works, and whether it starts moves, from its Lease and its ConfigMap."""
+    """Knows from Lease and ConfigMap whether a leader is active, and whether it starts moves."""
 
     def __init__(self, client: Client, namespace: str, lease: str, monotonic_s: Callable[[], float]) -> None:
         self._key = f"{namespace}/{STATE_CONFIG_MAP}"
@@ -139,7 +139,7 @@ class _NamespaceBudgets:
         if not budget.labels:
             self.others[key] = budget
             return
-        # The one that fewest others have: often all budgets of a namespace require one label in common.
+        # The label that the fewest others require: often all budgets of a namespace have one in common.
         label = min(budget.labels, key=lambda each: len(self.by_label.get(each, ())))
         self.by_label.setdefault(label, {})[key] = budget
 
@@ -251,7 +251,7 @@ class EvictionCaches:
 
     @property
     def problem(self) -> errors.KubeError | None:
-        """Return what can never be read, such as for lack of a permission."""
+        """Return why an informer can never sync, such as a missing permission; None if all may."""
         failures = (each.failure for each in self._informers if not each.is_synced)
         return next((each for each in failures if isinstance(each, errors.Permanent)), None)
 
@@ -282,7 +282,7 @@ class EvictionCaches:
         return migration is None or not is_of_pod or migration.is_finished
 
     def facts(self, pod: PodRecord, policy: Policy, template: EvictionFacts) -> EvictionFacts:
-        """Return what is known of the pod; `template` has what does not depend on the cluster."""
+        """Return the facts about the pod; `template` has those that do not depend on the cluster."""
         owner = self._workload(pod.namespace, pod.owner)
         top = owner
         if owner is not None and owner.kind == "ReplicaSet" and owner.owner is not None:
@@ -302,15 +302,15 @@ class EvictionCaches:
             namespace_annotations=namespace.get("annotations", _NO_ANNOTATIONS),
             namespace_labels=namespace.get("labels"),
             budgets=budgets or (),
-            # Others may have created PodMigrations in their namespaces that name its uid.
+            # Other tenants may have created PodMigrations in their namespaces that name its uid.
             migrations=tuple(m for m in self._of_pod.get(pod.uid, {}).values() if m.pod_key == pod.key),
             unavailable=obstacle,
         )
         return replace(facts, siblings_first=self._siblings_first(pod)) if goes_by_turns(facts) else facts
 
     def _siblings_first(self, pod: PodRecord) -> int:
-        """Return how many ready pods of its controller leave their nodes before it: from the highest ordinal
-        down, as StatefulSets do it, and in the order of their names elsewhere."""
+        """Return how many ready pods of its controller leave their nodes before it: in a StatefulSet from the
+        highest ordinal down, and elsewhere in the reverse order of their names."""
         leaving = [
             each
             for uid in _controller_of(pod)
@@ -322,7 +322,7 @@ class EvictionCaches:
         return sum(_ordinal(each) > _ordinal(pod) for each in leaving)
 
     def _leaves(self, node: str) -> bool:
-        """Return whether the pods of that node are about to go."""
+        """Return whether the pods of that node are about to leave it."""
         found = self._nodes.get(node)
         return found is not None and (
             found.unschedulable or in_maintenance(found) or bool(leaving_because(found))
@@ -355,8 +355,8 @@ def _controller_of(pod: PodRecord) -> list[str]:
 
 
 def _ordinal(pod: PodRecord) -> tuple[int, str]:
-    """Return a key that sorts pods of one controller: those of a StatefulSet by number, in which alone their
-    names differ."""
+    """Return a key that sorts pods of one controller: those of a StatefulSet by their number, because only it
+    differs in their names."""
     return len(pod.name), pod.name
 
 

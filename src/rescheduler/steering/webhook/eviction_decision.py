@@ -1,4 +1,4 @@
-"""Decides whether another client may evict a pod now, or whether the pod is moved first. Pure.
+"""Decide whether another client may evict a pod now, or whether the pod is moved first. Pure.
 
     pass   the API server goes on with its own budget check, as without rescheduler
     hold   the client gets 429 and retries; a PodMigration moves the pod in the meantime
@@ -80,7 +80,7 @@ class PassEviction:
 @dataclass(frozen=True, slots=True)
 class HoldEviction:
     message: str
-    """What the client prints: what happens, and what to do."""
+    """The text that the client prints: what happens, and what to do."""
     request: MigrationSpec | None = None
     """The move to record first; None if it is recorded already, or if the pod only has to wait."""
     is_for_siblings: bool = False
@@ -104,7 +104,7 @@ class EvictionFacts:
     budgets: tuple[BudgetRecord, ...] = ()
     """The budgets that cover the pod."""
     migrations: tuple[Migration, ...] = ()
-    """All of this very pod, by uid."""
+    """All migrations of this pod, by its uid."""
     first_held: datetime | None = None
     """When this process first held an eviction of the pod. A PodMigration that is deleted and recorded again
     does not restart the time."""
@@ -122,7 +122,7 @@ class EvictionFacts:
 _MAX_REASON: Final = 500
 _NO_WAIT: Final = timedelta()
 _SIBLING_TURN: Final = timedelta(seconds=10)
-"""How long after the eviction of a pod the caches of another replica may not show it."""
+"""The time after which the caches of every replica show that a pod was evicted."""
 _HANDING_OVER: Final = frozenset(
     {MigrationStep.EVICTING, MigrationStep.ADOPTING, MigrationStep.REPLACING, MigrationStep.RELEASING}
 )
@@ -196,7 +196,7 @@ def decide_eviction(facts: EvictionFacts) -> PassEviction | HoldEviction:
     if running is not None:
         return HoldEviction(_moving_message(facts, running, deadline))
     if requested is not None and requested.is_finished:
-        why = requested.status.message or requested.status.failure or "for an unknown reason"
+        why = requested.status.message or requested.status.failure or "unknown reason"
         return PassEviction(PassReason.MOVE_FAILED, f"PodMigration {requested.name} failed: {why}")
     if requested is not None:
         return HoldEviction(_moving_message(facts, requested, deadline))
@@ -206,7 +206,7 @@ def decide_eviction(facts: EvictionFacts) -> PassEviction | HoldEviction:
 def _not_serving(facts: EvictionFacts) -> PassEviction | None:
     pod, node = facts.pod, facts.node
     if pod.is_terminating or pod.is_finished or not pod.node or not pod.is_ready:
-        return PassEviction(PassReason.NOT_SERVING, "the pod is not ready, or is about to go")
+        return PassEviction(PassReason.NOT_SERVING, "the pod is not ready, or is terminating")
     if node is None or not node.is_ready:
         return PassEviction(PassReason.NOT_SERVING, f"its node {pod.node} is not Ready")
     if any(each is not None and each.deleted_s is not None for each in (facts.owner, facts.top)):

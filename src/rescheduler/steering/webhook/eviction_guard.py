@@ -1,4 +1,4 @@
-"""Answers AdmissionReviews of `pods/eviction`, and records the moves of pods that are to be moved first.
+"""Answer AdmissionReviews of `pods/eviction`, and record the moves of pods that are to be moved first.
 
 An answer takes no request: the PodMigration is created in the background, while the client waits for its next
 try. If that fails permanently, the next eviction of the pod passes.
@@ -44,12 +44,12 @@ _MAX_REMEMBERED: Final = 20_000
 _MAX_RECORDING: Final = 100
 """PodMigrations that are being created at the same time; others are created at the client's next try."""
 _SIBLING_S: Final = 10.0
-"""How long after the eviction of a pod the status of its controller may not show it."""
+"""The time after which the status of a controller shows that one of its pods was evicted."""
 _REFUSED_S: Final = 300.0
 """How long evictions pass after the API server refused the PodMigration: the cause may be gone then."""
 _ALL: Final = "All"
 _COUNTED: Final = frozenset({PassReason.ONLY_EVICTABLE, PassReason.NOT_NEEDED})
-"""Why evictions pass that others of the same controller must wait for, or be moved because of."""
+"""The reasons for which an evicted pod counts: others of the same controller must wait, or be moved first."""
 
 
 class _Preconditions(msgspec.Struct):
@@ -91,7 +91,8 @@ class _Request(msgspec.Struct, rename="camel"):
 
     @property
     def is_dry_run(self) -> bool:
-        """`kubectl drain --dry-run=server` says so in the options of the deletion, not of the request."""
+        """Return whether the request must change nothing. `kubectl drain --dry-run=server` says so in the
+        options of the deletion, not of the request."""
         options = self.object.delete_options if self.object is not None else None
         return bool(self.dry_run) or (options is not None and _ALL in (options.dry_run or ()))
 
@@ -103,7 +104,7 @@ class _Request(msgspec.Struct, rename="camel"):
 
     @property
     def client(self) -> str:
-        """Return the user and what else the request says of the client. A review has no user agent."""
+        """Return the user and other details of the client. A review has no user agent."""
         pod = (self.user_info.extra.pods if self.user_info.extra is not None else None) or []
         manager = self.options.field_manager if self.options is not None else ""
         more = ", ".join([*(f"pod {name}" for name in pod[:1]), *filter(None, (manager,))])
@@ -203,7 +204,9 @@ class EvictionGuard:
         try:
             request = _READER.decode(body).request
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return self._passed(uid_of(body), PassEviction(PassReason.UNREADABLE, "no review of an eviction"))
+            return self._passed(
+                uid_of(body), PassEviction(PassReason.UNREADABLE, "not a review of an eviction")
+            )
         decision, pod = self._decide(request)
         if isinstance(decision, PassEviction):
             if pod is not None:
@@ -218,7 +221,7 @@ class EvictionGuard:
         if policy.safe_evictions.mode is SafeEvictionMode.OFF:
             return PassEviction(PassReason.OFF, "safeEvictions.mode is off"), None
         if request.operation != "CREATE" or request.sub_resource != "eviction":
-            return PassEviction(PassReason.UNREADABLE, "no creation of an eviction"), None
+            return PassEviction(PassReason.UNREADABLE, "not the creation of an eviction"), None
         if request.is_dry_run:
             return PassEviction(PassReason.DRY_RUN, "dry run"), None
         if not self._caches.is_ready:
@@ -242,9 +245,9 @@ class EvictionGuard:
         return decide_eviction(self._caches.facts(pod, policy, template)), pod
 
     def _held_before(self, pod: PodRecord) -> _HeldPod | None:
-        """Return what is known of earlier attempts to evict the pod. Those after a long pause are of another
-        drain, for which it may be possible to move the pod. But a client that tries once a day gets its turn,
-        too."""
+        """Return the record of earlier attempts to evict the pod. After a long pause an attempt belongs to
+        another drain, for which the move may succeed, so the record is forgotten; but only if an eviction has
+        passed, so that the deadline also applies to a client that tries once a day."""
         now, held = self._now(), self._held.get(pod.uid)
         if held is None or (held.has_passed and now - held.last >= EVICTION_RETRY_AFTER):
             self._held.pop(pod.uid, None)

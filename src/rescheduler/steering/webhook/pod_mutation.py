@@ -1,21 +1,22 @@
-"""Writes the placement advice for a new pod into its node affinity: AdmissionReview in, AdmissionReview out.
+"""Write the placement advice for a new pod into its node affinity: AdmissionReview in, AdmissionReview out.
 Pure.
 
     required     one exclusion per node to avoid, in the fields of every term: terms are alternatives, so each
-    one must exclude the nodes preferred    one more term, for the preferred node annotations  the excluded
-    nodes, and the migration
+                 one must exclude the nodes
+    preferred    one more term, for the preferred node
+    annotations  the excluded nodes, and the migration
 
 Every request is allowed: a pod that can't be decoded is not changed. Only additions are made, so unknown
 fields stay. (Only probes are denied, because they must not be created.)
 
-A pod also gets a shutdown delay if its workload or namespace requests one. A pod that ends gets SIGTERM at
-the moment at which it is removed from the endpoints of its Services. Proxies that have not heard of that yet
-send it more requests. `preStop.sleep` lets it serve on until they have. The annotation of the pod itself
-comes first, then that of its workload, then that of its namespace. Copies are left as they are: each has what
-its source pod has.
+A pod also gets a shutdown delay if its workload or namespace requests one. A pod that ends gets SIGTERM when
+it is removed from the endpoints of its Services. Proxies that have not observed that yet still send it
+requests. `preStop.sleep` lets it serve until they have. The annotation of the pod itself comes first, then
+that of its workload, then that of its namespace. Copies are not changed: each has the delay of its source
+pod.
 
-If another webhook changes the pod later, it comes again. Its annotations say what was added before, and only
-what is missing is added.
+If another webhook changes the pod later, the API server sends it again. Its annotations show the earlier
+additions, and only missing ones are added.
 """
 
 import math
@@ -86,7 +87,7 @@ class SteeredPod:
     pod: str
     intent: Intent
     is_again: bool
-    """Whether the intent was added before, and the pod came again."""
+    """Whether the intent was added before, and the API server sent the pod again."""
     is_dry_run: bool
 
 
@@ -150,8 +151,8 @@ def _bounded(intent: Intent, affinity: PartialAffinity | None) -> Intent:
     """Return the intent with as many exclusions as may be written into this pod.
 
     Every term gets every exclusion. Tenants write the terms, and with the record of failed attempts most of
-    the exclusions, too: without a limit, 130 KB of theirs become a patch of hundreds of megabytes. What a
-    migration must avoid comes first.
+    the exclusions, too: without a limit, 130 KB of theirs become a patch of hundreds of megabytes. Nodes that
+    a migration must avoid come first.
     """
     own = affinity.node_affinity if affinity is not None else None
     required = own.required if own is not None else None
@@ -164,8 +165,8 @@ def _bounded(intent: Intent, affinity: PartialAffinity | None) -> Intent:
 
 
 def _accepts_terms(affinity: PartialAffinity | None) -> bool:
-    """Return whether terms can be added. The API server refuses an empty list, and its owner should see
-    that."""
+    """Return whether terms can be added. The API server refuses an empty list, and the owner of the pod
+    should see that."""
     if affinity is None or affinity.node_affinity is None or affinity.node_affinity.required is None:
         return True
     return bool(affinity.node_affinity.required.node_selector_terms)
@@ -221,13 +222,13 @@ def _preferred_patch(preferred: list[Any] | None, steered: SteeredPod) -> Iterat
 
 
 def _annotations_patch(there: Mapping[str, str] | None, steered: SteeredPod) -> Iterator[PatchOperation]:
-    marks = {STEERED_BY_ANNOTATION: steered.intent.cause} if steered.intent.cause else {}
+    additions = {STEERED_BY_ANNOTATION: steered.intent.cause} if steered.intent.cause else {}
     if steered.intent.excluded:
-        marks[AVOIDED_NODES_ANNOTATION] = encode_avoided_nodes(steered.intent.excluded)
+        additions[AVOIDED_NODES_ANNOTATION] = encode_avoided_nodes(steered.intent.excluded)
     if there is None:
-        yield _add("/metadata/annotations", marks)
+        yield _add("/metadata/annotations", additions)
         return
-    for key, value in marks.items():
+    for key, value in additions.items():
         if there.get(key) != value:
             yield _add(f"/metadata/annotations/{_escaped(key)}", value)
 

@@ -91,7 +91,7 @@ def pending_adoption_of(migration: Migration) -> PendingAdoption | None:
 log = logging.getLogger(__name__)
 
 _MAX_CLOCK_DIFFERENCE_S: Final = 60.0
-"""An older request is over by any clock."""
+"""An older request is over, however much the clocks differ."""
 
 
 class _Window:
@@ -176,8 +176,8 @@ class SurplusGuard:
         windows[key] = _Window(adoption, now_s, self._left_s(adoption))
 
     def _left_s(self, adoption: PendingAdoption) -> float:
-        """Return how long the window lasts: the whole time for an event, whatever the clocks say; for a
-        migration that existed before this process, what is left, so that restarting replicas don't prolong
+        """Return how long the window lasts: for an event the whole time, even if clocks differ; for a
+        migration that existed before this process the rest of it, so that restarting replicas don't prolong
         it."""
         ago_s = (self._now() - adoption.requested_at).total_seconds()
         if self._informer.is_synced:

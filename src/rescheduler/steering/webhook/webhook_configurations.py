@@ -91,7 +91,7 @@ class ServiceAddress:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the DNS names of the Service. API servers use the last but one."""
+        """Return the DNS names of the Service. API servers use the third."""
         inside = f"{self.name}.{self.namespace}"
         return (self.name, inside, f"{inside}.svc", f"{inside}.svc.cluster.local")
 
@@ -232,7 +232,7 @@ class CABundleWriter:
         self._address = address
 
     async def sync(self, trusted: bytes, token: str = "") -> list[str]:
-        """Write `caBundle` and the path with the token where they differ, and return what is wrong with the
+        """Write `caBundle` and the path with the token where they differ, and return the problems of the
         configurations. Raises `KubeError`."""
         problems = []
         for kind, name, path in _WEBHOOKS:
@@ -273,7 +273,7 @@ def _addition(number: int, field: str, value: str) -> Object:
 
 
 def _path_change(number: int, present: Object, wanted: Object) -> list[Object]:
-    """Return the change of the path only: where requests go is for the operator to say."""
+    """Return the change of the path only: the operator decides where requests go."""
     if "url" in wanted and urlsplit(present.get("url") or "")[:2] == urlsplit(wanted["url"])[:2]:
         return [] if present["url"] == wanted["url"] else [_addition(number, "url", wanted["url"])]
     path = (wanted.get("service") or {}).get("path", "")

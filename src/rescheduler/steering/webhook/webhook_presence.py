@@ -1,4 +1,4 @@
-"""Know whether the webhook answers API servers, because some evictions depend on it.
+"""Track whether the webhook answers API servers, because some evictions depend on it.
 
 Being registered is not enough: it must have answered a probe recently (`cluster.sources.live_source`).
 Before an eviction that depends on it, `confirm` probes it again.
@@ -36,7 +36,7 @@ class SteeringProbe(Protocol):
 
 
 class AssumedSteering:
-    """Confirms what the runtime state says, without a probe."""
+    """Returns the steering status of the runtime state, without a probe."""
 
     def __init__(self, runtime: RuntimeStateHolder) -> None:
         self._runtime = runtime
@@ -50,7 +50,7 @@ class WebhookPresence:
     """Keeps `RuntimeState.steering` up to date."""
 
     def __init__(self, client: Client, runtime: RuntimeStateHolder, namespace: str = "default") -> None:
-        """`namespace` is where it is probed for plans."""
+        """`namespace` is where the webhook is probed for plans."""
         self._client = client
         self._runtime = runtime
         self._namespace = namespace
@@ -58,7 +58,7 @@ class WebhookPresence:
         self._registered = Informer(client, MUTATING_WEBHOOKS, ListOptions(labels=WEBHOOK_LABEL_SELECTOR))
 
     async def confirm(self, namespace: str) -> SteeringStatus:
-        """Probe it now. A scheduler extender, which only the configuration knows of, steers as well."""
+        """Probe the webhook now. A scheduler extender, which only the configuration names, steers as well."""
         status = await self._confirm(namespace)
         return replace(status, steers=status.steers or self._runtime.current.policy.scheduler_extender)
 
