@@ -134,7 +134,7 @@ _MOVED_AWAY_MESSAGE: Final = "node(s) that rescheduler is moving pods of this wo
 _KEPT_FAILING_MESSAGE: Final = "node(s) on which the pod failed before"
 
 AdvisedMigrations = Mapping[str, str]
-"""The migration whose target a pod got before, by the uid of the pod."""
+"""The key of the migration whose target a pod got before, by the uid of the pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ def _advice(
     used: Mapping[str, int] = NOTHING_USED,
     given: AdvisedMigrations | None = None,
 ) -> PlacementAdvice | None:
-    before = (given or {}).get(asked.pod.uid or "", "")
+    before = (given or {}).get(asked.pod.uid or "", "").rpartition("/")[2]
     return advice_for(asked.pod, asked.pod.namespace or "", intents, used, given=before)
 
 

@@ -55,7 +55,7 @@ IntentsChanged = Callable[[str, tuple[Intent, ...]], None]
 
 
 MAX_TEXT_TOTAL: Final = 8 << 20
-"""8,000 ledgers of the usual size, or 100 of the largest that rescheduler writes."""
+"""In characters: 8,000 ledgers of the usual size, or 100 of the largest that rescheduler writes."""
 MAX_TEXT_PER_NAMESPACE: Final = MAX_TEXT_TOTAL // 4
 
 WorkloadId = tuple[str, str, str]
@@ -158,8 +158,8 @@ class FailedAttemptsWatch:
         return all(each.is_synced or isinstance(each.failure, errors.Permanent) for each in self._informers)
 
     @property
-    def text_bytes(self) -> int:
-        """Return the total size of the ledgers that are kept."""
+    def text_length(self) -> int:
+        """Return the number of characters of all ledgers that are kept."""
         return self._texts.size
 
     async def settled(self) -> None:

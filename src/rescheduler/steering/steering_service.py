@@ -93,7 +93,7 @@ class SteeringService:
         self._used: Counter[str] = Counter()
         """How often the intent of each migration was used."""
         self._given: dict[str, str] = {}
-        """The migration whose target the scheduler got for a pod, by the uid of the pod."""
+        """The key of the migration whose target the scheduler got for a pod, by the uid of the pod."""
         self.informer = Informer(
             client, api_resource(GROUP, VERSION, POD_MIGRATION_PLURAL, POD_MIGRATION_KIND)
         )
@@ -166,7 +166,7 @@ class SteeringService:
             )
             # Schedulers ask again until the pod is bound: the pod counts once, and keeps its target.
             if found.pod_uid and found.pod_uid not in self._given and not found.is_again:
-                self._given[found.pod_uid] = intent.cause
+                self._given[found.pod_uid] = key
                 self._used[key] += 1
         return found.body
 
@@ -193,8 +193,9 @@ class SteeringService:
         )
 
     def _forget(self, intent: Intent) -> None:
-        self._used.pop(f"{intent.namespace}/{intent.cause}", None)
-        self._given = {uid: cause for uid, cause in self._given.items() if cause != intent.cause}
+        ended = f"{intent.namespace}/{intent.cause}"
+        self._used.pop(ended, None)
+        self._given = {uid: migration for uid, migration in self._given.items() if migration != ended}
 
 
 def _intents_of_object(item: Object) -> Iterator[Intent]:

@@ -16,12 +16,12 @@ Eventually = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 MIGRATIONS = api_resource(GROUP, VERSION, POD_MIGRATION_PLURAL, POD_MIGRATION_KIND)
 
 
-async def begin(client: Client, name: str = "move-1", **status: Any) -> None:
+async def begin(client: Client, name: str = "move-1", namespace: str = "shop", **status: Any) -> None:
     """A migration that is about to evict a pod of the workload."""
     item = {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": POD_MIGRATION_KIND,
-        "metadata": {"namespace": "shop", "name": name},
+        "metadata": {"namespace": namespace, "name": name},
         "spec": {"pod": {"name": "web-1", "uid": "p-1"}, "sourceNode": "old"},
     }
     made = await client.create(MIGRATIONS, item)

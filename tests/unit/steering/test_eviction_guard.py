@@ -31,8 +31,8 @@ READY = [{"type": "Ready", "status": "True"}]
 
 
 async def put_status(client: Client, kind: Any, key: str, status: dict[str, Any]) -> None:
-    item = await client.get(kind, key)
-    await client.replace(kind.status, {**item, "status": status})
+    # A patch: kubelets write the status of pods at the same time.
+    await client.patch(kind.status, key, merge_patch({"status": status}))
 
 
 async def lead(client: Client) -> None:

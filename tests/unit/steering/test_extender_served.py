@@ -14,8 +14,9 @@ from kubesim.apiserver.fault_injection import InjectedFault
 from kubevalues.connections import load_certificate_into
 from kubevalues.x509_certificates import new_authority, new_client_certificate
 from rescheduler.http.request_limits import MAX_BODY_BYTES
-from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS, merge_patch
+from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, NAMESPACES, SECRETS, merge_patch
 from rescheduler.kube.client import Client
+from rescheduler.steering.steering_server import SteeringServer
 from rescheduler.steering.webhook.webhook_configurations import WEBHOOK_SECRET
 from tests.stories.steering.certificate_rotation import credentials_of
 from tests.stories.steering.https_calls import Call, asking, calling, scheduler_tls
@@ -46,6 +47,13 @@ def keeping(call: Call, expected: list[str]) -> Callable:
     return look
 
 
+def unknown(webhook: SteeringServer, key: str) -> Callable:
+    async def look() -> bool:
+        return webhook._service.informer.get(key) is None
+
+    return look
+
+
 async def test_it_answers_from_the_same_migrations_as_the_webhook(
     client: Client, serve: Serve, eventually: Eventually
 ):
@@ -71,6 +79,21 @@ async def test_targets_are_given_out_in_turn_and_each_pod_keeps_its_own(
         reported = [await scores(call, "new-1", "new-2", uid=uid) for uid in asked]
         one, other = {"new-1": 10}, {"new-2": 10}
         assert reported == [one, one, other, one, other]
+
+
+async def test_a_pod_keeps_its_target_when_a_migration_of_the_same_name_ends_elsewhere(
+    client: Client, serve: Serve, eventually: Eventually
+):
+    await client.create(NAMESPACES, {"metadata": {"name": "other"}})
+    await begin(client, "move-1", targetNode="new-1")
+    await begin(client, "move-2", targetNode="new-2")
+    await begin(client, "move-1", namespace="other", targetNode="elsewhere")
+    async with serve() as webhook, asking(client, webhook) as call:
+        await eventually(keeping(call, ["new", "a"]))
+        assert await scores(call, "new-1", "new-2", uid="p-1") == {"new-1": 10}
+        await client.delete(MIGRATIONS, "other/move-1")
+        await eventually(unknown(webhook, "other/move-1"))
+        assert await scores(call, "new-1", "new-2", uid="p-1") == {"new-1": 10}
 
 
 async def test_before_it_knows_the_migrations_every_node_will_do(

@@ -103,7 +103,7 @@ class MigrationLog:
 
     def cleaned_up(self, migration: Migration, pod: PodRecord, what: str) -> None:
         """Report that a pod of a migration that was removed by force has been changed."""
-        words = f"PodMigration {migration.key} was removed while it was in progress; pod {pod.key} was {what}"
+        words = f"PodMigration {migration.key} was removed by force; pod {pod.key} was {what}"
         log_event(log, logging.WARNING, "MigrationRemoved", words, migration=migration.key, pod=pod.key)
         subject = InvolvedObject("v1", "Pod", pod.namespace, pod.name, pod.uid)
         self._events.record(subject, "MigrationRemoved", words, warning=True)

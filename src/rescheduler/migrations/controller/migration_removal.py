@@ -167,7 +167,7 @@ class ForcedRemovalCleanup:
             _remember(self.removed, migration.key, msgspec.structs.replace(migration, status=known))
             return self._now() + _RETRY_AFTER
         if migration.status.owner is not None or not self._is_spare(copy, source):
-            await self._patch(migration, copy, complete_copy_patch(copy), "kept unchanged")
+            await self._patch(migration, copy, complete_copy_patch(copy), "kept")
         else:
             await self._remove(migration, copy)
         return None
