@@ -136,10 +136,9 @@ async def test_node_autoscalers_are_found_by_what_the_server_shows(
         await daemon()
 
         async def found() -> list[str]:
-            text = await asyncio.to_thread(
-                control_plane.kubectl, "get", "configmap", "rescheduler-state", "-n", namespace, "-o", "json"
-            )
-            state = json.loads(json.loads(text)["data"].get("status", "{}"))
+            get = "get", "configmap", "rescheduler-state", "-n", namespace, "-o", "json", "--ignore-not-found"
+            text = await asyncio.to_thread(control_plane.kubectl, *get)
+            state = json.loads(json.loads(text)["data"].get("status", "{}")) if text else {}
             return [each["name"] for each in state.get("autoscalers", ())]
 
         assert await eventually(found) == ["clusterAutoscaler"]

@@ -146,7 +146,7 @@ async def test_an_unreadable_ledger_stops_no_recovery_and_is_replaced(
         (well,) = await recovery.until_well()
         assert node_of(well) == good
         await recovery.until_forgotten("StatefulSet")
-    assert await recovery.events("FailedAttemptsUnreadable")
+        await recovery.until_event("FailedAttemptsUnreadable")
 
 
 @alone

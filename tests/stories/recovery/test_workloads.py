@@ -103,8 +103,8 @@ async def test_a_daemon_set_s_pod_is_restarted_where_it_is(make_recovery: MakeRe
         assert [name for name, line in ledger.lineages.items() if line.count] == [broken]
         await recovery.until_well(2)
         await recovery.until_forgotten("DaemonSet")
+        await recovery.until_event("RestartedInPlace")
     assert await recovery.migrations() == []
-    assert await recovery.events("RestartedInPlace")
 
 
 @alone
