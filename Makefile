@@ -55,7 +55,8 @@ soak: $(READY) ## four virtual hours with 1,000 nodes and 30,000 pods: fails if 
 .PHONY: e2e
 e2e: $(READY) control-plane helm ## tests on a real control plane, built on first use (COLD=1: with empty caches)
 	@folder=$$(mktemp -d) && trap "rm -rf $$folder" EXIT && \
-	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --basetemp=$$folder/runs tests/stories tests/e2e \
+	$(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder --basetemp=$$folder/runs \
+	  tests/stories/steering tests/e2e tests/stories \
 	  -m "(not simulator and not full) or (simulator and kubectl)" $(ARGS) && \
 	$(if $(ARGS),true,E2E_FOLDER=$$folder $(BIN)/pytest tests/e2e/test_permissions.py)
 

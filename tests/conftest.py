@@ -4,9 +4,11 @@ import gc
 import logging
 import os
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.testbed import ControlPlane, leftovers
 from tests.testbed.options import QUICK
@@ -35,11 +37,20 @@ SHARED_CONTROL_PLANE = {"e2e", "facts", "migrations"}
 """Folders whose tests use a control plane of the whole process. Other folders start one of their own."""
 
 
+class _ByControlPlane(LoadScopeScheduling):
+    """Run all tests that share a control plane in one process, so that it is started only once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        folder = file.rpartition("/")[0]
+        return file if folder.rpartition("/")[2] in SHARED_CONTROL_PLANE else folder
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
+    return _ByControlPlane(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        folder = item.path.parent
-        together = item.path if folder.name in SHARED_CONTROL_PLANE else folder
-        item.add_marker(pytest.mark.xdist_group(str(together)))
     if EXPLORED != 1:
         _raise_examples(items)
 

@@ -55,6 +55,7 @@ async def far(relay: TcpRelay) -> AsyncIterator[Client]:
     await client.close()
 
 
+@pytest.mark.full
 async def test_kinds_of_which_nothing_is_received_stay_fresh(truth: Client) -> None:
     async with following(truth, HURRIED) as informers:
         await asyncio.sleep(2)

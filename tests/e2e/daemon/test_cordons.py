@@ -95,6 +95,7 @@ async def operator(
     return Operator(control_plane, client, min(kubelet.played), eventually)
 
 
+@pytest.mark.full
 async def test_what_rescheduler_cordoned_it_uncordons_also_after_a_restart(
     operator: Operator, run: Run
 ) -> None:
@@ -108,6 +109,7 @@ async def test_what_rescheduler_cordoned_it_uncordons_also_after_a_restart(
     assert not await operator.has_mark()
 
 
+@pytest.mark.full
 async def test_a_later_cordon_stays_after_the_operator_has_uncordoned_by_hand(
     operator: Operator, run: Run
 ) -> None:
@@ -123,6 +125,7 @@ async def test_a_later_cordon_stays_after_the_operator_has_uncordoned_by_hand(
     assert await operator.is_cordoned()
 
 
+@pytest.mark.full
 async def test_a_cordon_stays_if_uncordon_and_cordon_happen_between_two_checks(
     operator: Operator, run: Run
 ) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from rescheduler.kube.client import Client
 from tests.e2e.daemon.conftest import Lopsided, Run
 from tests.e2e.daemon.processes import Cluster, write_config
@@ -14,6 +16,7 @@ MOST_MOVES = 8
 """Four of 26 pods make the nodes even; the noise may mislead about one or the other."""
 
 
+@pytest.mark.full
 async def test_noise_in_the_usage_moves_nothing_once_the_nodes_are_even(
     cluster: Cluster, run: Run, lopsided: Lopsided, client: Client, eventually: Callable[..., Awaitable[Any]]
 ) -> None:

@@ -187,6 +187,7 @@ async def test_of_two_installations_one_goes_and_the_other_keeps_working(
     assert "podmigrations" not in control_plane.kubectl("get", "customresourcedefinitions", "-o", "name")
 
 
+@pytest.mark.full
 async def test_a_webhook_that_is_still_terminating_can_not_register_again(
     client: Client,
     control_plane: ControlPlane,

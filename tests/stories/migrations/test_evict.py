@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from rescheduler.api.podmigration import ConditionType, Handover, MigrationPhase
 from rescheduler.api.well_known_names import STEERED_BY_ANNOTATION
 from rescheduler.cluster.codecs.record_resources import PODS
@@ -61,6 +63,7 @@ async def test_a_workload_without_a_budget_has_one_while_its_pod_is_replaced(mak
     await moves.sandbox.until_ready(3)
 
 
+@pytest.mark.full
 async def test_a_budget_at_zero_is_waited_for_and_then_it_is_given_up(make_moves: MakeMoves) -> None:
     moves = await make_moves(nodes=4, migration_timeout=timedelta(seconds=4), max_retries=1)
     await stateful_set(moves.sandbox, 2)

@@ -93,6 +93,7 @@ async def test_while_its_copy_settles_a_bare_pod_is(make_moves: MakeMoves, end: 
 
 
 @pytest.mark.parametrize("end", LOSSES)
+@pytest.mark.full
 async def test_while_its_copy_starts_a_bare_pod_is(make_moves: MakeMoves, end: End) -> None:
     """The copy is waited for, and stays."""
     moves, source, key = await set_bare_pod(make_moves)

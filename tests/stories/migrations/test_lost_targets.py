@@ -63,7 +63,7 @@ async def released(moves: Moves, node: str) -> None:
 
 
 @pytest.mark.parametrize("lose", LOSSES)
-@pytest.mark.parametrize("handover", [Handover.ADOPT, Handover.COPY])
+@pytest.mark.parametrize("handover", [Handover.ADOPT, pytest.param(Handover.COPY, marks=pytest.mark.full)])
 async def test_while_the_copy_settles_its_node_is(
     make_moves: MakeMoves, handover: Handover, lose: Lose
 ) -> None:

@@ -114,6 +114,7 @@ async def test_metadata_that_fills_a_running_migration_holds_no_turn(
 
 
 @_LARGE_REQUESTS
+@pytest.mark.full
 async def test_a_migration_that_is_full_before_it_starts_is_carried_out(make_moves: MakeMoves) -> None:
     """It has no room for the finalizer that would hold it."""
     moves: Moves = await make_moves(nodes=2)
@@ -129,6 +130,7 @@ async def test_a_migration_that_is_full_before_it_starts_is_carried_out(make_mov
 
 
 @_LARGE_REQUESTS
+@pytest.mark.full
 async def test_a_full_migration_can_be_cancelled(make_moves: MakeMoves) -> None:
     """`uninstall` cancels all migrations. A deletion that a finalizer holds writes its time, and one full
     PodMigration must not keep rescheduler installed."""

@@ -117,6 +117,7 @@ async def test_next_pod_of_the_same_workload(make_moves: MakeMoves, at_once: tim
     assert other.status.started_at - one.status.finished_at < at_once
 
 
+@pytest.mark.full
 async def test_a_stateful_set_pod_waits_for_those_before_it(make_moves: MakeMoves) -> None:
     """Its successor would not be made before they are ready: it would be missing for as long."""
     moves = await make_moves()
@@ -211,6 +212,7 @@ async def test_a_budget_that_not_even_a_copy_can_meet_refuses_the_move_at_once(m
     assert set(seen.ready) == {2}, "there was never a copy"
 
 
+@pytest.mark.full
 async def test_a_move_waits_for_siblings_that_its_budget_needs(make_moves: MakeMoves) -> None:
     """The third replica starts when the move is requested: with it and the copy, the budget allows one."""
     moves = await make_moves(nodes=4)

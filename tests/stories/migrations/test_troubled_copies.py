@@ -84,6 +84,7 @@ async def test_a_copy_that_the_scheduler_puts_elsewhere(make_moves: MakeMoves) -
     assert migration.status.failure == "TargetDidNotFit"
 
 
+@pytest.mark.full
 async def test_what_failed_for_a_passing_reason_is_tried_again(make_moves: MakeMoves) -> None:
     moves = await one_pod(make_moves)
     target = await moves.sandbox.free_node()

@@ -120,6 +120,7 @@ async def test_an_edited_bundle_is_restored(
         await eventually(steered.steers)
 
 
+@pytest.mark.full
 async def test_an_empty_secret_of_any_type_is_filled(make_steered: MakeSteered) -> None:
     """Of an earlier version it may be of another type than the installed one: a type never changes."""
     steered = await make_steered(nodes=1)
@@ -130,6 +131,7 @@ async def test_an_empty_secret_of_any_type_is_filled(make_steered: MakeSteered) 
         assert (await credentials_of(steered.client, steered.sandbox.namespace)).serving
 
 
+@pytest.mark.full
 async def test_of_two_that_run_either_answers_for_the_other(make_steered: MakeSteered) -> None:
     """Both serve what is in the one Secret; the address is that of the second."""
     steered = await make_steered(nodes=1)

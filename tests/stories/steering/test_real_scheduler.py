@@ -46,6 +46,7 @@ def sending_whole_nodes(control_plane: ControlPlane, address: Address):
     control_plane.restart(Part.SCHEDULER, address.options())
 
 
+@pytest.mark.full
 async def test_a_scheduler_that_sends_whole_nodes_is_answered_likewise(
     sending_whole_nodes: None, make_steered: MakeSteered
 ) -> None:
@@ -62,6 +63,7 @@ def showing_no_certificate(control_plane: ControlPlane, address: Address):
     control_plane.restart(Part.SCHEDULER, address.options())
 
 
+@pytest.mark.full
 async def test_scheduler_without_a_certificate(
     showing_no_certificate: None, make_steered: MakeSteered
 ) -> None:

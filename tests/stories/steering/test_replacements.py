@@ -39,6 +39,7 @@ async def test_a_replica_set_s_pod_is_replaced_on_the_target(make_steered: MakeS
     steered.must_avoid(replacement, node_of(source))
 
 
+@pytest.mark.full
 async def test_source_is_the_emptiest_node(make_steered: MakeSteered) -> None:
     """The replacement does not come back.
 
@@ -57,6 +58,7 @@ async def test_source_is_the_emptiest_node(make_steered: MakeSteered) -> None:
     assert node_of(replacement) == other
 
 
+@pytest.mark.full
 async def test_alternatives_that_its_owner_requires_keep_their_meaning(make_steered: MakeSteered) -> None:
     """It may be on two nodes only: one it leaves, and preferring a third has no effect."""
     steered = await make_steered(nodes=3)
@@ -77,6 +79,7 @@ async def test_alternatives_that_its_owner_requires_keep_their_meaning(make_stee
     assert node_of(replacement) == other
 
 
+@pytest.mark.full
 async def test_several_nodes_are_kept_away_from_at_once(make_steered: MakeSteered) -> None:
     """Both pods are moved: neither replacement may come to where the other was."""
     steered = await make_steered(nodes=3)

@@ -153,6 +153,7 @@ async def test_where_the_webhook(
     assert await bystanders(sandbox) == set(BYSTANDERS)
 
 
+@pytest.mark.full
 async def test_ten_quiet_moves_make_no_pod_but_their_copies(
     make_steered: MakeSteered, start_webhook: StartWebhook
 ) -> None:
@@ -207,6 +208,7 @@ async def test_controller_manager_without_service_accounts(
         await asyncio.to_thread(control_plane.restart, Part.CONTROLLER_MANAGER, usual)
 
 
+@pytest.mark.full
 async def test_pods_wanted_during_the_move(make_steered: MakeSteered, start_webhook: StartWebhook) -> None:
     """They come as soon as the copy is adopted.
 
