@@ -69,7 +69,7 @@ class UnreliableConnection:
     @property
     def open_responses(self) -> int:
         """Return how many answers are not read to their end: the open watches."""
-        return self._transport.open_responses if self._transport is not None else 0
+        return len(self._transport._open) if self._transport is not None else 0
 
     def calm(self) -> None:
         self.network.fault_rate = self.network.stall = self.network.lag_s = self.repeat_rate = 0.0

@@ -120,7 +120,7 @@ class ClusterSource:
 
             pods = asyncio.ensure_future(client.list(PODS, version="0"))
             try:
-                await asyncio.to_thread(_import, _READING_MODULES)
+                await asyncio.to_thread(lambda: [*map(import_module, _READING_MODULES)])
                 configuration = configure(self._configuration_of(*await _installed_configuration(client)))
                 return configuration, await _read_cluster(client, configuration, meanwhile, pods)
             finally:
@@ -243,11 +243,6 @@ _READING_MODULES = (
     "rescheduler.cluster.sources.live_source",
 )
 """Modules that are needed to read a cluster after the first request is sent."""
-
-
-def _import(modules: Sequence[str]) -> None:
-    for module in modules:
-        import_module(module)
 
 
 async def _installed_configuration(client: "Client") -> "tuple[InstalledConfiguration | None, str]":

@@ -155,11 +155,6 @@ class InProcessTransport:
         self._open.add(response)
         return response
 
-    @property
-    def open_responses(self) -> int:
-        """Return the number of responses that were neither read to their end nor closed."""
-        return len(self._open)
-
     async def close(self) -> None:
         for response in list(self._open):
             await response.close()

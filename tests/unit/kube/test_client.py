@@ -290,7 +290,7 @@ async def test_leaving_a_watch_closes_it(client, server, things, transport):
         server.put("a")
         await anext(watch)
     assert not server.open_streams
-    assert transport.open_responses == 0
+    assert len(transport._open) == 0
 
 
 async def test_a_watch_from_too_old_a_version_is_gone(client, server, things):

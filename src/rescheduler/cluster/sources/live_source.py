@@ -119,7 +119,7 @@ async def read_live(
     work: list[Coroutine[Any, Any, Any]] = [items(each) for each in kinds]
     work.append(usage.read())
     work.append(_in_turn(gate, read_autoscaler_signs(client, NO_SIGNS)))
-    work.append(asyncio.to_thread(_import, meanwhile))
+    work.append(asyncio.to_thread(lambda: [*map(import_module, meanwhile)]))
     *lists, measured, signs, _ = await gather_all(work)
     reading = _reading(kinds, lists, measured)
     reading.state.apply_autoscaler_signs(signs)
@@ -156,11 +156,6 @@ async def _node_pools(client: Client) -> dict[str, Consolidation] | None:
 async def _in_turn(gate: asyncio.Semaphore, read: Coroutine[Any, Any, T]) -> T:
     async with gate:
         return await read
-
-
-def _import(modules: Iterable[str]) -> None:
-    for module in modules:
-        import_module(module)
 
 
 def _reading(kinds: list[ClusterKind], lists: list[Any], measured: UsageOutcome) -> ClusterReading:

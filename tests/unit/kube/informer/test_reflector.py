@@ -348,7 +348,7 @@ async def test_cancelling_leaves_no_task_and_no_connection(moment, informer, ser
         await asyncio.sleep(0.1)
     assert informer.phase is ReflectorPhase.STOPPED
     assert not server.open_streams
-    assert transport.open_responses == 0
+    assert len(transport._open) == 0
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
