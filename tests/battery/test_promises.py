@@ -60,8 +60,8 @@ def built(scenario):
     return SCENARIOS[scenario]()
 
 
-def planned(cluster, policy):
-    return build_plan(cluster.snapshot(), policy, strategies_of(policy))
+def planned(cluster, policy, *, guarded=False):
+    return build_plan(cluster.snapshot(), policy, strategies_of(policy), guarded=guarded)
 
 
 def carried_out(cluster, made):
