@@ -22,7 +22,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.work_queue import RetryLater
 from rescheduler.migrations.controller.dispatcher import Dispatcher
-from rescheduler.migrations.controller.effect_performer import EffectOutcome, EffectPerformer
+from rescheduler.migrations.controller.effect_performer import EffectPerformer
 from rescheduler.migrations.controller.live_reads import (
     LiveReads,
     ends_rollback_without_copy,
@@ -192,7 +192,7 @@ class Reconciler:
 
     async def _acted(
         self, observation: Observation, decision: Decision, performed: set[Hashable]
-    ) -> EffectOutcome:
+    ) -> Transition | Wait | None:
         """`performed` are the effects of this reconciliation: what did not help is not repeated at once."""
         if is_irreversible(observation, decision):
             confirmed, nodes = await asyncio.gather(
@@ -214,11 +214,16 @@ class Reconciler:
             raise RetryLater(f"{type(decision.effect).__name__} changed nothing at {same[0]}")
         performed.add(same)
         if isinstance(decision.effect, WithdrawSteering):
-            return await self._withdraw(observation)
+            await self._withdraw(observation)
+            return None
         if isinstance(decision.effect, RecordEviction):
             await self._record(with_eviction_requested(observation))
             return None
-        return await self._performer.perform(observation, decision.effect)
+        outcome = await self._performer.perform(observation, decision.effect)
+        if isinstance(outcome, Migration):
+            await self._record(outcome)
+            return None
+        return outcome
 
     async def _confirmed(self, observation: Observation) -> dict[str, Any]:
         """Probe the webhook if the eviction depends on it; return the result as fields of an observation."""
@@ -227,7 +232,7 @@ class Reconciler:
         found = await self._webhook.confirm(observation.migration.namespace)
         return {"is_steered": found.steers, "is_guarded": found.guards, "webhook_problem": found.problem}
 
-    async def _withdraw(self, observation: Observation) -> EffectOutcome:
+    async def _withdraw(self, observation: Observation) -> None:
         report = ConditionUpdate(ConditionType.STEERED, holds=False, reason="Withdrawn")
         wait = Wait(
             message="the replacement fits on no steered node: it may go to any node now", reports=(report,)
@@ -236,7 +241,6 @@ class Reconciler:
         # The pod to replace: clocks would not distinguish it from its successor.
         status = msgspec.structs.replace(after.status, target_pod=observation.target_reference)
         await self._record(msgspec.structs.replace(after, status=status))
-        return None
 
     # -- going on
 
