@@ -100,9 +100,7 @@ async def test_a_policy_that_refuses_the_labels_for_good_holds_no_turn(
 
 
 @pytest.mark.parametrize("refuses", [refuses_nothing, refuses_completed])
-async def test_a_copy_that_is_adopted_while_no_process_runs(
-    make_moves, connect, server, refuses
-):
+async def test_a_copy_that_is_adopted_while_no_process_runs(make_moves, connect, server, refuses):
     """A deletion in the foreground removes its reference to the migration, and no status names the copy. It
     keeps no labels of a running move."""
     moves = await make_moves(nodes=3, settle_time=timedelta(minutes=5))
