@@ -43,7 +43,7 @@ def _condition(
     since: str | None = format_timestamp(now)
     if before and before["status"] == status:
         since = before.get("lastTransitionTime")  # kept even if it is not set, as a kubelet does
-    made = {
+    made: Object = {
         "type": name,
         "status": status,
         "lastProbeTime": None,

@@ -209,8 +209,10 @@ def _advance_containers(
 
 
 def _started(pod: Object, now: datetime) -> datetime:
-    """Return when the kubelet accepted the pod. One that runs already, and comes from a file that does not say
-    since when, was accepted when it was created."""
+    """Return when the kubelet accepted the pod.
+
+    If it runs already, and comes from a file that does not say since when, that is when it was created.
+    """
     before, created = pod.get("status") or {}, pod["metadata"].get("creationTimestamp")
     if "startTime" in before:
         return parse_timestamp(before["startTime"])
