@@ -40,12 +40,14 @@ def _condition(
     name: str, verdict: ConditionVerdict, before: Object | None, generation: int | None, now: datetime
 ) -> Object:
     status = "True" if verdict.holds else "False"
-    since = before["lastTransitionTime"] if before and before["status"] == status else None
-    made = {
+    since: str | None = format_timestamp(now)
+    if before and before["status"] == status:
+        since = before.get("lastTransitionTime")  # kept even if it is not set, as a kubelet does
+    made: Object = {
         "type": name,
         "status": status,
         "lastProbeTime": None,
-        "lastTransitionTime": since or format_timestamp(now),
+        "lastTransitionTime": since,
     }
     if verdict.reason:
         made["reason"] = verdict.reason

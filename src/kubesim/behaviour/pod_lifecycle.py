@@ -192,7 +192,7 @@ def _advance_containers(
     pod: Object, containers: list[PodContainer], now: datetime, host: HostFacts
 ) -> PodStep:
     before = pod.get("status") or {}
-    started = parse_timestamp(before["startTime"]) if "startTime" in before else whole_second(now)
+    started = _started(pod, now)
     end = end_of(pod, containers, started)
     if end and end.at <= now:
         return PodStep(StatusUpdate(ended_by_kubelet(pod, containers, end, now)), None)
@@ -206,6 +206,19 @@ def _advance_containers(
         turn = _next_turn(member.role, status, turn)
     after = _status(pod, containers, statuses, started, now, host)
     return PodStep(StatusUpdate(after) if after != before else None, earliest(*wakes))
+
+
+def _started(pod: Object, now: datetime) -> datetime:
+    """Return when the kubelet accepted the pod.
+
+    If it runs already, and comes from a file that does not say since when, that is when it was created.
+    """
+    before, created = pod.get("status") or {}, pod["metadata"].get("creationTimestamp")
+    if "startTime" in before:
+        return parse_timestamp(before["startTime"])
+    if before.get("phase") == "Running" and created:
+        return parse_timestamp(created)
+    return whole_second(now)
 
 
 def _next_turn(role: ContainerRole, status: Object, turn: datetime | None) -> datetime | None:

@@ -163,6 +163,7 @@ class ConditionType(StrEnum):
     COPY_READY = "CopyReady"
     HANDED_OVER = "HandedOver"
     STEERED = "Steered"
+    MARKED = "Marked"
     ROLLED_BACK = "RolledBack"
 
 

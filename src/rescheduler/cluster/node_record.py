@@ -35,6 +35,7 @@ __all__ = [
     "Taint",
     "cordoned_by_others",
     "evacuation_of",
+    "flapped_lately",
     "held_until",
     "in_maintenance",
     "is_cordoned_by",
@@ -218,6 +219,22 @@ def is_deletion_candidate(node: NodeRecord) -> bool:
 def soft_taints(node: NodeRecord) -> tuple[Taint, ...]:
     """Return the taints with the effect PreferNoSchedule."""
     return tuple(taint for taint in node.taints if taint.effect == "PreferNoSchedule")
+
+
+_STEADY_S: Final = 300
+"""How long a node that was not Ready must be Ready again before it counts as steady."""
+
+
+def flapped_lately(node: NodeRecord, now_s: float) -> bool:
+    """Return whether the node became Ready again a moment ago, and may not stay so. A new node that became
+    Ready for the first time did not."""
+    ready = node.condition("Ready")
+    return (
+        ready is not None
+        # If that lies far ahead, a clock was wrong.
+        and abs(now_s - ready.since_s) < _STEADY_S
+        and 0 < node.created_s <= ready.since_s - _STEADY_S
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,7 +247,8 @@ class Policy:
     node_selector: NodeSelector = EVERYTHING
     """Nodes whose pods may be moved, and to which pods are moved for a better placement; empty means all."""
     min_pod_age: Duration = timedelta(minutes=5)
-    """Younger pods are not moved, except off nodes in maintenance, by `drain` and by `move`."""
+    """Younger pods are not moved, nor are pods whose readiness changed within this time, except off nodes in
+    maintenance, by `drain` and by `move`."""
     max_priority: Annotated[int | None, integer(-(2**31))] = None
     """Pods with a higher priority are not moved; unset means no limit."""
     include_jobs: Flag = False

@@ -108,9 +108,17 @@ _TAKEOVER: Final = (
     _Permission("get", "nodes", "proxy"),
     *(
         _Permission(verb, resource, group=group)
-        for group, resource in (("apps", "deployments"), ("apps", "daemonsets"), ("batch", "jobs"))
+        for group, resource in (
+            ("apps", "deployments"),
+            ("apps", "daemonsets"),
+            ("apps", "statefulsets"),
+            ("batch", "jobs"),
+            ("batch", "cronjobs"),
+        )
         for verb in ("create", "patch")
     ),
+    _Permission("create", "replicasets", group="apps"),
+    _Permission("patch", "pods"),  # the image of a container can be changed
     # Permissions, and what every request passes through.
     _Permission("bind", "clusterroles", group="rbac.authorization.k8s.io"),
     _Permission("escalate", "clusterroles", group="rbac.authorization.k8s.io"),
@@ -120,7 +128,8 @@ _TAKEOVER: Final = (
 """Each of these in kube-system, or in the whole cluster, is enough to take over the cluster."""
 
 _CHECKS_PER_EXPRESSION: Final = 2
-"""One check costs 350,000 of the 1,000,000 that the server grants an expression."""
+"""One check costs 350,000 of the 1,000,000 that the server grants an expression, and of the 10,000,000 that
+it grants all expressions of a policy."""
 
 
 def _is_allowed(permission: _Permission) -> str:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from rescheduler.api.podmigration import Handover, Migration, MigrationPhase, traits_of
-from rescheduler.cluster.node_record import Taint
+from rescheduler.cluster.node_record import NodeRecord, Taint
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.workload_record import WorkloadRecord, is_rolling_out
 from rescheduler.config.policy import Policy
@@ -248,11 +248,20 @@ def why_target_lost(observation: Observation) -> str:
         return f"target node {name} is not ready"
     if node.deleted_s is not None:
         return f"target node {name} is being deleted"
+    if copy is not None and _is_newer(node, copy):
+        return f"target node {name} was replaced by another one of the same name"
     pod = copy or observation.source
     evicting = [taint for taint in node.taints if pod is not None and _evicts(taint, pod)]
     if evicting:
         return f"target node {name} has the taint {evicting[0].key}:NoExecute, which evicts the pod"
     return ""
+
+
+def _is_newer(node: NodeRecord, copy: PodRecord) -> bool:
+    """Return whether the node was created after the copy became ready: that was on another node, and the
+    kubelet of the new one has not reported yet. A copy may be older than its node, if it waited for it."""
+    ready = copy.condition("Ready")
+    return copy.is_ready and ready is not None and max(copy.created_s, ready.since_s) < node.created_s
 
 
 def _evicts(taint: Taint, pod: PodRecord) -> bool:

@@ -62,6 +62,7 @@ __all__ = [
     "copy_name",
     "copy_names",
     "copy_of",
+    "is_owned",
     "is_scaled_away",
     "is_temporary_budget",
     "keeps_names",
@@ -243,7 +244,11 @@ def copy_of(migration: Migration, pod_at: _PodAt) -> PodRecord | None:
     if recorded is not None or (migration.status.target_pod is not None and not is_undone):
         return recorded
     pods = (pod_at(f"{migration.namespace}/{name}") for name in copy_names(migration))
-    found = [pod for pod in pods if pod is not None and may_be_copy(pod, migration)]
+    found = [
+        pod
+        for pod in pods
+        if pod is not None and (may_be_copy(pod, migration) or (is_undone and _was_adopted(pod, migration)))
+    ]
     return min(found, key=lambda pod: pod.is_terminating, default=None)
 
 
@@ -253,13 +258,33 @@ def may_be_copy(pod: PodRecord, migration: Migration) -> bool:
     Such a copy has a name that follows from the migration. It is owned by the migration, or its annotation
     says that it is a bare copy of the migration's pod.
     """
-    is_owned = any(owner.uid == migration.uid for owner in pod.owners)
-    is_bare_copy = (
-        pod.owner is None and pod.annotations.get(ORIGINAL_POD_ANNOTATION) == migration.spec.pod.uid
-    )
+    is_bare_copy = pod.owner is None and _names_source(pod, migration)
     return (
-        pod.name in copy_names(migration) and pod.uid != migration.spec.pod.uid and (is_owned or is_bare_copy)
+        pod.name in copy_names(migration)
+        and pod.uid != migration.spec.pod.uid
+        and (is_owned(pod, migration) or is_bare_copy)
     )
+
+
+def _was_adopted(pod: PodRecord, migration: Migration) -> bool:
+    """Return whether the pod is the copy, which its ReplicaSet has adopted because the garbage collector
+    removed the reference to the migration, before any process recorded which pod the copy is."""
+    owner = migration.status.owner
+    return (
+        owner is not None
+        and pod.owner is not None
+        and pod.owner.uid == owner.uid
+        and _names_source(pod, migration)
+    )
+
+
+def _names_source(pod: PodRecord, migration: Migration) -> bool:
+    return pod.annotations.get(ORIGINAL_POD_ANNOTATION) == migration.spec.pod.uid
+
+
+def is_owned(pod: PodRecord, migration: Migration) -> bool:
+    """Return whether the pod has an owner reference to the migration."""
+    return any(owner.uid == migration.uid for owner in pod.owners)
 
 
 def is_temporary_budget(budget: BudgetRecord, migration: Migration) -> bool:

@@ -13,6 +13,7 @@ from rescheduler.api.podmigration import (
     PodReference,
     label_value,
 )
+from rescheduler.api.well_known_names import DO_NOT_DISRUPT_ADDED_ANNOTATION
 from rescheduler.cluster.budget_record import BudgetRecord
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.pod_record import PodRecord
@@ -21,6 +22,7 @@ from rescheduler.config.policy import Policy
 from rescheduler.migrations.effects import Effect
 from rescheduler.migrations.labels_and_names import (
     MIGRATION_ID_LABEL,
+    ORIGINAL_POD_ANNOTATION,
     STATUS_LABEL,
     MigrationLabelStatus,
     lock_of,
@@ -183,12 +185,18 @@ class Observation:
 
     @property
     def source_is_marked(self) -> bool:
-        """Return whether our labels are on the source, or what other clients left of them."""
+        """Return whether our labels and annotations are on the source, or what other clients left of them."""
         if self.source is None or self.locked_by:
             return False
-        status = self.source.labels.get(STATUS_LABEL, MigrationLabelStatus.COMPLETED)
+        labels, annotations = self.source.labels, self.source.annotations
         return self.source_is_ours or (
-            MIGRATION_ID_LABEL not in self.source.labels and status != MigrationLabelStatus.COMPLETED
+            MIGRATION_ID_LABEL not in labels
+            and (
+                labels.get(STATUS_LABEL, MigrationLabelStatus.COMPLETED) != MigrationLabelStatus.COMPLETED
+                # A copy names another pod here.
+                or annotations.get(ORIGINAL_POD_ANNOTATION) == self.source.uid
+                or DO_NOT_DISRUPT_ADDED_ANNOTATION in annotations
+            )
         )
 
     @property

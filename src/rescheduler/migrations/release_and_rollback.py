@@ -6,6 +6,7 @@ controller, the copy stays until the source is ready again; if that takes longer
 source is evicted and the copy replaces it.
 """
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -24,6 +25,7 @@ from rescheduler.migrations.interruptions import SOURCE_GONE, TARGET_LOST, wants
 from rescheduler.migrations.labels_and_names import (
     STATUS_LABEL,
     MigrationLabelStatus,
+    is_owned,
     is_scaled_away,
 )
 from rescheduler.migrations.make_before_break import source_lost, why_not_adoptable
@@ -140,12 +142,18 @@ SOURCE_LOST: Final = "SourceLost"
 def releasing(observation: Observation) -> Decision:
     """Release the target to its controller after the eviction, mark it as completed, and clean up."""
     target = observation.target
-    if target is not None and not target.is_terminating:
-        is_owned = any(owner.uid == observation.migration.uid for owner in target.owners)
-        if is_owned or target.labels.get(STATUS_LABEL) != MigrationLabelStatus.COMPLETED:
-            return Perform(ReleaseTarget(observation.target_reference))
+    if target is not None and _must_be_released(observation, target):
+        return Perform(ReleaseTarget(observation.target_reference))
     if (cleanup := _cleanup(observation)) is not None:
         return cleanup
+    result = _result(observation, target)
+    if why := _refused_labels(observation):
+        return replace(result, message=f"{result.message or observation.migration.status.message}; {why}")
+    return result
+
+
+def _result(observation: Observation, target: PodRecord | None) -> Transition:
+    """Return how the move ended."""
     if observation.migration.status.handover is Handover.EVICT:
         return _replacement_result(observation)
     if observation.owner_is_gone and not observation.target_stands:
@@ -162,6 +170,23 @@ def releasing(observation: Observation) -> Decision:
     return _copy_not_serving(observation, target) or Transition(
         Trigger.RELEASED, f"moved{_source_lost_suffix(observation)}"
     )
+
+
+def _must_be_released(observation: Observation, pod: PodRecord) -> bool:
+    """Return whether the pod still has our owner reference, or labels that don't say that the move is over.
+
+    If the server refused these labels for good, the migration ends without them.
+    """
+    if pod.is_terminating:
+        return False
+    is_marked = pod.labels.get(STATUS_LABEL) == MigrationLabelStatus.COMPLETED
+    return is_owned(pod, observation.migration) or not (is_marked or _refused_labels(observation))
+
+
+def _refused_labels(observation: Observation) -> str:
+    """Return why the server refused the labels that say that the move is over; empty if it did not."""
+    marked = observation.migration.status.condition(ConditionType.MARKED)
+    return "" if marked is None else marked.message
 
 
 def _copy_not_serving(observation: Observation, copy: PodRecord) -> Transition | None:
@@ -237,8 +262,7 @@ def next_cleanup(observation: Observation) -> Perform | Wait | None:
     if copy is not None and copy.owner is not None and copy.owner.uid != observation.migration.uid:
         # Another controller owns the copy: the ReplicaSet adopts a copy that no longer refers to the
         # PodMigration, and removes the surplus pod itself. Deleting the copy would remove one more pod.
-        is_released = copy.is_terminating or copy.labels.get(STATUS_LABEL) == MigrationLabelStatus.COMPLETED
-        if not is_released:
+        if _must_be_released(observation, copy):
             return Perform(ReleaseTarget(observation.target_reference))
         copy = None
     if (

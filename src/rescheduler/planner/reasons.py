@@ -145,7 +145,10 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
         "It was moved recently, or a migration failed recently. In maintenance, only a failure counts.",
         "Wait, or lower `podCooldown`.",
     ),
-    Reason.TOO_YOUNG: ("It is younger than `minPodAge`.", "Wait, or lower `minPodAge`."),
+    Reason.TOO_YOUNG: (
+        "It is younger than `minPodAge`, or its readiness changed within that time.",
+        "Wait, or lower `minPodAge`.",
+    ),
     Reason.NOT_SAFE_TO_EVICT: (
         'It has the annotation `cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`.',
         "Remove the annotation if the pod may be moved.",

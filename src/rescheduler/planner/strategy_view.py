@@ -168,12 +168,15 @@ class PlanView:
     def open(self) -> Flags:
         found = self._draft.open & ~self._draft.being_emptied
         # A pod that has to leave may go to any node that the scheduler's rules allow.
-        return found if self._urgent else found & self._draft.selected_nodes
+        return (
+            found if self._urgent else found & self._draft.selected_nodes & ~self._draft.last_choice.flapping
+        )
 
     def is_open(self, node: int) -> bool:
         """Return `open[node]`; this is cheaper than all of `open`."""
         draft = self._draft
-        is_target = self._urgent or draft.selected_nodes[node]
+        is_steady = not draft.last_choice.flapping[node]
+        is_target = self._urgent or (draft.selected_nodes[node] and is_steady)
         return bool(is_target and draft.open[node] and not draft.being_emptied[node])
 
     @property

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from rescheduler.cluster.node_autoscalers import NO_AUTOSCALERS, NodeAutoscalers, scale_down_candidates
-from rescheduler.cluster.node_record import Taint, is_deletion_candidate, soft_taints
+from rescheduler.cluster.node_record import Taint, flapped_lately, is_deletion_candidate, soft_taints
 from rescheduler.cluster.pod_constraints import Toleration
 from rescheduler.cluster.pod_record import NODE_BOUND_KINDS
 from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW, Flags, Floats, Ints, Snapshot
@@ -124,7 +124,8 @@ def shown_taint(taint: Taint) -> str:
 
 
 class LastChoiceNodes:
-    """Nodes that get a pod only if no other node can take it: removed soon, or tainted PreferNoSchedule."""
+    """Nodes that get a pod only if no other node can take it: removed soon, tainted PreferNoSchedule, or just
+    Ready again."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         records = snapshot.nodes.records
@@ -132,6 +133,10 @@ class LastChoiceNodes:
         self._policy = policy
         self._soft = [(row, taints) for row, node in enumerate(records) if (taints := soft_taints(node))]
         self._candidates = [row for row, node in enumerate(records) if is_deletion_candidate(node)]
+        self.flapping: Flags = np.fromiter(
+            (flapped_lately(node, snapshot.taken_at_s) for node in records), np.bool_, len(records)
+        )
+        """[node]: became Ready again a moment ago. No pod is sent there that need not move."""
         self._by_tolerations: dict[Tolerations, Flags] = {}
 
     @cached_property
@@ -160,7 +165,7 @@ class LastChoiceNodes:
         """Return [node]: is a last choice; for `balancing`, also if an autoscaler would remove it next."""
         found = self._by_tolerations.get(tolerations)
         if found is None:
-            found = np.zeros(len(self._snapshot.nodes), np.bool_)
+            found = self.flapping.copy()
             found[self._candidates] = True
             for row, taints in self._soft:
                 if not all(any(tolerates(each, taint) for each in tolerations) for taint in taints):

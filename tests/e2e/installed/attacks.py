@@ -154,12 +154,23 @@ _REGISTRATION_CHANGES: Final = {
 }
 
 
+_POWERS: Final = {
+    "reader": ("get", "", "secrets"),
+    "deployer": ("patch", "apps", "deployments"),
+    "set-maker": ("create", "apps", "statefulsets"),
+    "replica-maker": ("create", "apps", "replicasets"),
+    "scheduler": ("patch", "batch", "cronjobs"),
+    "pod-patcher": ("patch", "", "pods"),
+}
+"""Service accounts of a namespace, and what each may do in all others: verb, API group and resource."""
+
+
 def stage() -> list[dict[str, Any]]:
     """What is in the cluster in addition to the manifests, before any attack."""
     owner = {**_MIGRATION, "controller": True}
     in_shop: list[dict[str, Any]] = [
         _object("v1", "Secret", "password", stringData={"password": "secret"}),
-        *(_object("v1", "ServiceAccount", name) for name in ("shop", "operator", "reader", "deployer")),
+        *(_object("v1", "ServiceAccount", name) for name in ("shop", "operator", *_POWERS)),
         _object("apps/v1", "Deployment", "web", spec={**_SELECTED, "replicas": 0}),
         _object("apps/v1", "ReplicaSet", "web", spec={**_SELECTED, "replicas": 0}),
         _object("apps/v1", "StatefulSet", "web", spec={**_SELECTED, "replicas": 0, "serviceName": "web"}),
@@ -200,8 +211,6 @@ def stage() -> list[dict[str, Any]]:
         item["metadata"]["namespace"] = SHOP
     node = _object("v1", "Node", NODE)
     node["metadata"] |= {"labels": {"pool": "a"}, "annotations": {"note": "mine"}}
-    reading = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
-    deploying = {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["patch"]}
     trusted = _object("v1", "Namespace", TRUSTED)
     trusted["metadata"]["labels"] = {"rescheduler.dev/privileged-copies": "true"}
     return [
@@ -210,17 +219,16 @@ def stage() -> list[dict[str, Any]]:
         _object("v1", "ServiceAccount", "operator")
         | {"metadata": {"name": "operator", "namespace": TRUSTED}},
         *(
-            _object("rbac.authorization.k8s.io/v1", "ClusterRole", name, rules=[rule])
-            for name, rule in (("reading", reading), ("deploying", deploying))
-        ),
-        *(
-            _bound(account, role)
-            for account, role in (
-                ("operator", "cluster-admin"),
-                ("reader", "reading"),
-                ("deployer", "deploying"),
+            _object(
+                "rbac.authorization.k8s.io/v1",
+                "ClusterRole",
+                name,
+                rules=[{"apiGroups": [group], "resources": [resource], "verbs": [verb]}],
             )
+            for name, (verb, group, resource) in _POWERS.items()
         ),
+        *(_bound(account, account) for account in _POWERS),
+        _bound("operator", "cluster-admin"),
         node,
         {**_object("v1", "Secret", "other"), "metadata": {"name": "other", "namespace": HOME}},
         *in_shop,
@@ -451,8 +459,7 @@ DAEMONS: Final = (
         _copy(f"create a copy that is {what}", serviceAccountName=account)
         for what, account in (
             ("cluster-admin", "operator"),
-            ("able to read Secrets", "reader"),
-            ("able to change Deployments", "deployer"),
+            *((f"able to {verb} {resource}", account) for account, (verb, _, resource) in _POWERS.items()),
         )
     ),
     _copy("create a copy with the webhook's account", HOME, serviceAccountName=WEBHOOK),

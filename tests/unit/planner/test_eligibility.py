@@ -63,6 +63,16 @@ def at(seconds_ago: float) -> str:
     return datetime.fromtimestamp(NOW - seconds_ago, UTC).isoformat()
 
 
+def readiness(status: str, changed_s_ago: float) -> dict[str, object]:
+    ready = {"type": "Ready", "status": status, "lastTransitionTime": at(changed_s_ago)}
+    return {"conditions": [ready]}
+
+
+@pytest.mark.parametrize("changed_s_ago", [300, -3600], ids=["long ago", "by a wrong clock"])
+def test_a_pod_whose_readiness_changed(changed_s_ago):
+    assert reasons(one_pod(status=readiness("True", changed_s_ago))) == []
+
+
 def test_a_pod_of_an_ordinary_deployment_may_be_moved():
     assert reasons(web()) == []
 
@@ -87,6 +97,8 @@ PROTECTED: list[tuple[Reason, Callable[[], ClusterBuilder]]] = [
     (Reason.SYSTEM_POD, lambda: one_pod(spec={"priorityClassName": "system-cluster-critical"})),
     (Reason.SYSTEM_POD, lambda: one_pod(priority=2_000_000_500)),
     (Reason.TOO_YOUNG, lambda: one_pod(created=at(299))),
+    (Reason.TOO_YOUNG, lambda: one_pod(status=readiness("True", 299))),
+    (Reason.TOO_YOUNG, lambda: one_pod(status=readiness("False", 299))),
     (
         Reason.COOLING_DOWN,
         lambda: one_pod(annotations={"scheduler.alpha.kubernetes.io/migration-time": at(1799)}),

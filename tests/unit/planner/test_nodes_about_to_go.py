@@ -1,6 +1,7 @@
 """Pods don't go to nodes that are about to be removed, and strategies leave such nodes alone."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -67,6 +68,32 @@ def test_a_node_that_prefers_no_pods_is_the_last_choice(taint):
     assert targets(drained(made)) == ["b"], "although a is emptier"
     full = cluster().node("a", taints=[taint]).node("b", cpu="2").deployment("shop/fill", on=["b"], cpu="2")
     assert targets(drained(old_with_one_pod(full, cpu="1"))) == ["a"], "better than no target"
+
+
+def ready_again(seconds_ago):
+    since = datetime.fromtimestamp(NOW - seconds_ago, UTC).isoformat()
+    return {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]}
+
+
+@pytest.mark.parametrize(
+    ("seconds_ago", "expected"),
+    [
+        pytest.param(299, "b", id="a moment ago"),
+        pytest.param(300, "a", id="for five minutes"),
+        pytest.param(-3600, "a", id="by a wrong clock"),
+    ],
+)
+def test_a_node_that_is_ready_again(seconds_ago, expected):
+    made = cluster().node("a", status=ready_again(seconds_ago)).node("b", cpu="2")
+    assert targets(drained(old_with_one_pod(made, cpu="1"))) == [expected]
+
+
+def test_a_node_that_is_ready_again_takes_what_must_move_and_nothing_else():
+    made = cluster().node("a", status=ready_again(10))
+    assert targets(drained(old_with_one_pod(made, cpu="1"))) == ["a"]
+    hot = cluster().node("a", cpu="10", status=ready_again(10)).node("b", cpu="10")
+    hot.deployment("shop/hot", replicas=9, on=["b"], cpu="1")
+    assert targets(balanced(hot)) == []
 
 
 def test_a_soft_taint_does_not_matter_to_a_pod_that_tolerates_it():

@@ -309,7 +309,8 @@ CONDITIONS: Final = frozenset(
         "ProgressDeadlineExceeded", "ReplicaFailure", "ReplicaSetUpdated", "SufficientPods",
         "SuccessCriteriaMet", "Suspended", "SyncFailed",
         # of migrations
-        "BudgetAllows", "CopyReady", "HandedOver", "RolledBack", "Steered", well_known_names.EMPTY_CONDITION,
+        "BudgetAllows", "CopyReady", "HandedOver", "Marked", "RolledBack", "Steered",
+        well_known_names.EMPTY_CONDITION,
     }
 )  # fmt: skip
 """Types of conditions, and reasons."""

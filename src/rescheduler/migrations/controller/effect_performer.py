@@ -1,8 +1,9 @@
 """Turn effects into API requests.
 
-The result of an effect is None (done, or another client was faster: decide again), a `Transition` or a
-`Wait`. The work queue handles all other errors and retries by their type. Requests name the version of a pod
-where only one of two clients may win, and its uid elsewhere.
+The result of an effect is None (done, or another client was faster: decide again), a `Transition`, a `Wait`,
+or the migration with a status to record before the next decision. The work queue handles all other errors and
+retries by their type. Requests name the version of a pod where only one of two clients may win, and its uid
+elsewhere.
 """
 
 import contextlib
@@ -10,7 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from rescheduler.api.podmigration import ConditionType, PodReference
+import msgspec
+
+from rescheduler.api.podmigration import ConditionType, Migration, PodReference
 from rescheduler.api.well_known_names import FINALIZER
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.pod_record import PodRecord
@@ -23,14 +26,15 @@ from rescheduler.migrations.controller import pod_writes
 from rescheduler.migrations.controller.observation_builder import budgets_covering, observe
 from rescheduler.migrations.controller.pod_writes import REFUSAL_ERRORS, CopyCreator, lacks_permission
 from rescheduler.migrations.effects import Effect
-from rescheduler.migrations.labels_and_names import labels_of_template, lock_of
+from rescheduler.migrations.labels_and_names import is_owned, labels_of_template, lock_of
 from rescheduler.migrations.observation import ConditionUpdate, Observation, Transition, Wait
 from rescheduler.migrations.source_eviction import eviction_refused, temporary_budget_manifest
+from rescheduler.migrations.state_machine import with_wait_message
 from rescheduler.migrations.transition_table import Trigger
 
 __all__ = ["EffectOutcome", "EffectPerformer"]
 
-EffectOutcome = Transition | Wait | None
+EffectOutcome = Transition | Wait | Migration | None
 
 _RETRY_AFTER: Final = timedelta(seconds=30)
 """When to retry after a refusal whose end causes no event."""
@@ -210,7 +214,15 @@ class EffectPerformer:
             except REFUSAL_ERRORS as refusal:
                 if lacks_permission(refusal):
                     raise
-        return await self._patch(observation, effect.pod, least)
+        try:
+            return await self._patch(observation, effect.pod, least)
+        except REFUSAL_ERRORS as refusal:
+            if lacks_permission(refusal) or is_owned(observation.target, observation.migration):
+                raise
+            # No labels are better than those of a running move.
+            with contextlib.suppress(*REFUSAL_ERRORS):
+                await self._patch(observation, effect.pod, pod_writes.remove_labels_patch(effect.pod.uid))
+            return _with_labels_refused(observation, refusal.why)
 
     async def _restore_copy_owner(
         self, observation: Observation, effect: effects.RestoreCopyOwner
@@ -318,6 +330,15 @@ class EffectPerformer:
                 raise
             return False
         return True
+
+
+def _with_labels_refused(observation: Observation, why: str) -> Migration:
+    """Return the migration with the condition that its pod lacks the labels of a completed move."""
+    report = ConditionUpdate(ConditionType.MARKED, holds=False, reason="MarkRefused")
+    message = f"the labels of the completed move were refused: {why}"
+    changed = with_wait_message(observation, Wait(message=message, reports=(report,))).status
+    status = msgspec.structs.replace(changed, message=observation.migration.status.message)
+    return msgspec.structs.replace(observation.migration, status=status)
 
 
 def _pod_key(observation: Observation, pod: PodReference) -> str:

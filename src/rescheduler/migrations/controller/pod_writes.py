@@ -38,6 +38,7 @@ __all__ = [
     "protect_source_patch",
     "release_target_patches",
     "remove_gate_patch",
+    "remove_labels_patch",
     "request_budget_sync_patch",
     "return_to_owner_patch",
     "unmark_source_patch",
@@ -231,6 +232,10 @@ def protect_source_patch(effect: effects.ProtectSource) -> Patch:
     }
     metadata = {"resourceVersion": effect.version, "uid": effect.pod.uid, "annotations": annotations}
     return merge_patch({"metadata": metadata})
+
+
+def remove_labels_patch(uid: str) -> Patch:
+    return merge_patch({"metadata": {"uid": uid, "labels": dict.fromkeys(labels_and_names.LABELS)}})
 
 
 def complete_copy_patch(pod: PodRecord) -> Patch:

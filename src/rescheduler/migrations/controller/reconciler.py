@@ -22,7 +22,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.work_queue import RetryLater
 from rescheduler.migrations.controller.dispatcher import Dispatcher
-from rescheduler.migrations.controller.effect_performer import EffectOutcome, EffectPerformer
+from rescheduler.migrations.controller.effect_performer import EffectPerformer
 from rescheduler.migrations.controller.live_reads import (
     LiveReads,
     ends_rollback_without_copy,
@@ -195,7 +195,7 @@ class Reconciler:
 
     async def _acted(
         self, observation: Observation, decision: Decision, performed: set[Hashable]
-    ) -> EffectOutcome:
+    ) -> Transition | Wait | None:
         """Perform the effect of the decision, and return what follows from it; None means to decide again.
         `performed` are the effects of this reconciliation: one that changed nothing is not repeated at
         once."""
@@ -219,11 +219,16 @@ class Reconciler:
             raise RetryLater(f"{type(decision.effect).__name__} changed nothing at {same[0]}")
         performed.add(same)
         if isinstance(decision.effect, WithdrawSteering):
-            return await self._withdraw(observation)
+            await self._withdraw(observation)
+            return None
         if isinstance(decision.effect, RecordEviction):
             await self._record(with_eviction_requested(observation))
             return None
-        return await self._performer.perform(observation, decision.effect)
+        outcome = await self._performer.perform(observation, decision.effect)
+        if isinstance(outcome, Migration):
+            await self._record(outcome)
+            return None
+        return outcome
 
     async def _confirmed(self, observation: Observation) -> dict[str, Any]:
         """Probe the webhook if the eviction depends on it; return the result as fields of an observation."""
@@ -232,7 +237,7 @@ class Reconciler:
         found = await self._webhook.confirm(observation.migration.namespace)
         return {"is_steered": found.steers, "is_guarded": found.guards, "webhook_problem": found.problem}
 
-    async def _withdraw(self, observation: Observation) -> EffectOutcome:
+    async def _withdraw(self, observation: Observation) -> None:
         report = ConditionUpdate(ConditionType.STEERED, holds=False, reason="Withdrawn")
         wait = Wait(
             message="the replacement fits on no steered node: it may go to any node now", reports=(report,)
@@ -241,7 +246,6 @@ class Reconciler:
         # Record the pod to replace: clocks would not distinguish it from its successor.
         status = msgspec.structs.replace(after.status, target_pod=observation.target_reference)
         await self._record(msgspec.structs.replace(after, status=status))
-        return None
 
     # -- transitions
 

@@ -155,11 +155,16 @@ def _last_moves(candidate: PodCandidate) -> Iterator[tuple[float, str]]:
 def too_young(candidate: PodCandidate) -> Protection | None:
     if candidate.urgent:
         return None  # a pod that a drain moved here a minute ago must also leave this node
-    age, least = (
-        candidate.snapshot.taken_at_s - candidate.pod.created_s,
-        candidate.policy.min_pod_age.total_seconds(),
-    )
-    return Protection(f"it is {_span(age)} old; minPodAge is {_span(least)}") if age < least else None
+    now_s, least = candidate.snapshot.taken_at_s, candidate.policy.min_pod_age.total_seconds()
+    age = now_s - candidate.pod.created_s
+    if age < least:
+        return Protection(f"it is {_span(age)} old; minPodAge is {_span(least)}")
+    ready = candidate.pod.condition("Ready")
+    # Its copy would probably flap, too. If that lies far ahead, the clock of its node is wrong.
+    ago = least if ready is None else now_s - ready.since_s
+    if abs(ago) >= least:
+        return None
+    return Protection(f"its readiness changed {_span(ago)} ago; minPodAge is {_span(least)}")
 
 
 def failing(candidate: PodCandidate) -> Protection | None:

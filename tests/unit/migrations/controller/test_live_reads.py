@@ -130,6 +130,40 @@ async def test_no_eviction_is_given_up_before_its_source_is_read(make_moves, con
     assert [pod["metadata"]["uid"] for pod in await sandbox.pods()] == [source["metadata"]["uid"]]
 
 
+@pytest.mark.parametrize("handover", ["Adopt", "Copy"])
+@pytest.mark.parametrize("watch", ["late", "current"])
+async def test_no_source_is_evicted_whose_target_was_replaced(make_moves, connect, server, watch, handover):
+    """By another machine of the same name: its kubelet has not reported yet what has become of the copy."""
+    moves = await make_moves(nodes=2, settle_time=timedelta(seconds=12), max_retries=0)
+    sandbox = moves.sandbox
+    if handover == "Adopt":
+        await sandbox.deployment(1)
+        (source,) = await sandbox.pods()
+    else:
+        source = await sandbox.until_pod_ready(await sandbox.pod("web"))
+    target = await sandbox.free_node()
+    way = StaleWatch(server, "nodes")
+    key = await moves.create_migration(source, target)
+    async with moves.executing(connect(way)):
+        await moves.copy_of(key, ready_since)
+        await asyncio.sleep(3)
+        if watch == "late":
+            way.is_current.clear()
+        await replace_node(moves, target)
+        ended = await moves.until_finished(key)
+        way.is_current.set()
+    assert (ended.status.phase, ended.status.failure) == (MigrationPhase.FAILED, "TargetLost")
+    assert source["metadata"]["uid"] in {pod["metadata"]["uid"] for pod in await sandbox.pods()}
+
+
+async def replace_node(moves, name):
+    before = await moves.client.get(NODES.as_json, name)
+    await moves.client.delete(NODES, name)
+    kept = {key: before["metadata"].get(key) for key in ("name", "labels", "annotations")}
+    made = {"apiVersion": "v1", "kind": "Node", "metadata": kept, "spec": {}, "status": before["status"]}
+    await moves.client.create(NODES.as_json, made)
+
+
 async def background(moves, replica_set):
     await moves.client.delete(REPLICA_SETS, replica_set, propagation="Background")
 

@@ -209,3 +209,30 @@ def test_no_pod_of_others_is_taken_for_its_copy_at_whatever_moment(handover, end
 @pytest.mark.parametrize("handover", WORKLOADS)
 def test_the_same_process_knows_its_copy_also_without_any_mark(handover, first, apart):
     at_each_call(all_marks_of_both_pods_are_removed, handover, first, apart, ends=False)
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["by one process", "by two"])
+async def test_a_cancelled_eviction_whose_lock_was_removed(make_moves, restarted):
+    """Other clients remove labels that they don't know. The annotations of the move must not stay."""
+    moves = await make_moves(nodes=3, max_retries=0)
+    sandbox = moves.sandbox
+    await sandbox.deployment(1)
+    budget = await sandbox.budget(minAvailable=3)
+    (source,) = await sandbox.until_ready(1)
+    key = await moves.create_migration(source, await sandbox.free_node())
+    async with moves.executing():
+        await moves.until(key, lambda migration: migration.status.step == "Evicting")
+        if not restarted:
+            await change(moves, source, {"labels": UNMARKED["labels"]})
+            await moves.until(key, lambda migration: migration.status.step == "RollingBack")
+    if restarted:
+        await change(moves, source, {"labels": UNMARKED["labels"]})
+    await moves.allow_all(budget)
+    async with moves.executing():
+        ended = await moves.until_finished(key)
+        await moves.until_nothing_left()
+    assert ended.status.failure == "EvictionCancelled"
+    (after,) = await sandbox.until_ready(1)
+    assert after["metadata"]["uid"] == source["metadata"]["uid"]
+    assert after["metadata"]["labels"] == source["metadata"]["labels"]
+    assert after["metadata"].get("annotations", {}) == source["metadata"].get("annotations", {})
