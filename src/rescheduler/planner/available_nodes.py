@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rescheduler.api.podmigration import Handover
+from rescheduler.cluster.node_record import flapped_lately
 from rescheduler.cluster.snapshot import Flags, open_nodes
 from rescheduler.config.policy import Policy
 from rescheduler.rules.placement import Placement
@@ -22,6 +23,7 @@ __all__ = [
 
 _PLANNER = "Planner"
 _CLOSED = "node(s) were being emptied"
+_FLAPPING = "node(s) had just become Ready again"
 _UNEVEN = "node(s) would worsen a topology spread constraint"
 _SHOWN = 3
 """The number of nodes whose details a message shows."""
@@ -83,7 +85,8 @@ def node_availability(
         if not refusals:
             # No rule of the scheduler forbids it: the scheduler ignores the spread of pods that stay, and
             # does not know maintenance or what the plan itself cordons.
-            ours = _UNEVEN if open_to[node] else _CLOSED
+            is_flapping = flapped_lately(records[node], placement.snapshot.taken_at_s)
+            ours = _UNEVEN if open_to[node] else _FLAPPING if is_flapping else _CLOSED
             found.setdefault((_PLANNER, ours), []).append((name, ""))
     forbidden = [UnavailableNodes(*at, tuple(nodes)) for at, nodes in found.items()]
     forbidden.sort(key=lambda each: (-len(each.nodes), each.rule, each.reason))

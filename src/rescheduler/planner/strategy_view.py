@@ -92,9 +92,9 @@ class PlanDraft:
         """[node]: in maintenance, or cordoned by this plan. No pod is sent there."""
         self.open: Flags = open_nodes(snapshot, policy)
         """[node]: may be a target before anything is planned."""
-        self.selected_nodes = _matching_nodes(snapshot, policy.node_selector)
-        """[node]: the profile selects it."""
         self.last_choice = LastChoiceNodes(snapshot, policy)
+        self.voluntary_targets = _matching_nodes(snapshot, policy.node_selector) & ~self.last_choice.flapping
+        """[node]: may get pods that need not move: the profile selects it, and it is not flapping."""
         self.cordoned: Flags = ~snapshot.nodes.schedulable
         """[node]: is cordoned now, or by this plan, which cordons before it moves."""
         if before is not None:
@@ -168,15 +168,12 @@ class PlanView:
     def open(self) -> Flags:
         found = self._draft.open & ~self._draft.being_emptied
         # A pod that has to leave may go to any node that the scheduler's rules allow.
-        return (
-            found if self._urgent else found & self._draft.selected_nodes & ~self._draft.last_choice.flapping
-        )
+        return found if self._urgent else found & self._draft.voluntary_targets
 
     def is_open(self, node: int) -> bool:
         """Return `open[node]`; this is cheaper than all of `open`."""
         draft = self._draft
-        is_steady = not draft.last_choice.flapping[node]
-        is_target = self._urgent or (draft.selected_nodes[node] and is_steady)
+        is_target = self._urgent or draft.voluntary_targets[node]
         return bool(is_target and draft.open[node] and not draft.being_emptied[node])
 
     @property

@@ -58,6 +58,14 @@ def test_a_target_that_would_worsen_the_spread_is_named_as_such():
     )
 
 
+def test_a_target_that_has_just_become_ready_again_is_named_as_such():
+    since = datetime.fromtimestamp(NOW - 10, UTC).isoformat()
+    ready = {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]}
+    made = cluster().node("a").node("b", status=ready).deployment("shop/web", on=["a"], **OLD)
+    (refused,) = planned(made).refused
+    assert "1 node(s) had just become Ready again" in refused.detail
+
+
 @pytest.mark.parametrize(
     ("age", "moves"),
     [
