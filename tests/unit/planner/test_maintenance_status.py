@@ -90,7 +90,7 @@ def test_of_named_nodes_it_does_not_matter_whether_they_are_labelled():
     assert [each.node for each in state(shop(), only={"new"})] == ["new"]
 
 
-def test_a_pod_that_cannot_be_moved_is_named_even_if_a_plan_refuses_more_than_it_lists():
+def test_a_pod_is_named_even_if_a_plan_refuses_more_than_it_lists():
     built = shop().node("other").deployment("kube-system/zone-dns", replicas=1, on=["old"])
     snapshot = built.deployment("kube-system/agent", replicas=1_001, on=["other"]).snapshot()
     made = build_plan(snapshot, POLICY, [NodeMaintenance(), RefusesAll()])
