@@ -184,9 +184,10 @@ async def serve(
     return RunningServer(runner, listener, shell.streams, url, config)
 
 
-def _request(*parts: Any) -> web.BaseRequest:
+def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
     """Return a request whose body may be as large as the real server accepts."""
-    return web.BaseRequest(*parts, asyncio.get_running_loop(), client_max_size=_LARGEST_BODY)
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_LARGEST_BODY)
 
 
 def _listening(host: str, port: int) -> _Listener:

@@ -63,7 +63,7 @@ class PodExplanation:
     members: tuple[str, ...]
     """All pods of the group."""
     places: NodeAvailability | None
-    """The nodes to which the pod could move alone, and what forbids the others; None if the pod is on no node."""
+    """The nodes that could take the pod alone, and what forbids the others; None if the pod is on no node."""
     recovery: RecoveryExplanation | None = None
     """Whether the pod keeps failing, and what is done about it; None if it does not fail."""
     kept_from_recovery_by: tuple[Rejection, ...] = ()
