@@ -270,11 +270,14 @@ class ReadYourWrites(Generic[T]):
         return newest if newest is not None and value in set(self._indices[index](newest)) else None
 
     def observe(self, item: T) -> None:
-        """Record the answer to a write or a live read; older answers change nothing."""
+        """Record the answer to a write or a live read; older answers change nothing.
+
+        An answer may arrive after the informer has reported that the object was deleted.
+        """
         key, now_s = self.key(item), loop_s()
         self._drop_expired(now_s)
         version, cached, known = self._version(item), self.informer.get(key), self._trusted(key)
-        if cached is not None and self._version(cached) >= version:
+        if self._is_deleted(key, item) or (cached is not None and self._version(cached) >= version):
             return  # The informer was faster.
         if known is not None and self._version(known) > version:
             return
@@ -284,21 +287,22 @@ class ReadYourWrites(Generic[T]):
 
     def observe_deleted(self, key: str, uid: str) -> None:
         """Record that the server has deleted the object."""
+        now_s = loop_s()
+        self._drop_expired(now_s)
         self._deleted.pop(key, None)
-        self._deleted[key] = uid, loop_s()
+        self._deleted[key] = uid, now_s
         answer = self._answers.get(key)
         if answer is not None and self._uid(answer) == uid:
             self._drop(key)
 
     def _on_change(self, old: T | None, new: T | None) -> None:
-        key = self._identify(old if new is None else new).key  # type: ignore[arg-type]  # one of them is set
-        answer = self._answers.get(key)
         if new is None:
-            self._deleted.pop(key, None)
-            if answer is not None and old is not None and self._uid(answer) == self._uid(old):
-                self._drop(key)
-        elif answer is not None and self._version(answer) <= self._version(new):
-            self._drop(key)
+            assert old is not None
+            self.observe_deleted(self.key(old), self._uid(old))
+            return
+        answer = self._answers.get(self.key(new))
+        if answer is not None and self._version(answer) <= self._version(new):
+            self._drop(self.key(new))
 
     def _trusted(self, key: str) -> T | None:
         if loop_s() - self._answered_s.get(key, math.inf) > _TRUSTED_S:

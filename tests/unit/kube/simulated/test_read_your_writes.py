@@ -70,12 +70,13 @@ async def test_what_is_known_to_be_gone_is_gone_at_once_but_not_its_namesake(fre
     assert fresh.get("shop/a") == again
 
 
-async def test_an_answer_is_not_trusted_for_ever(fresh, client):
-    """The informer may have missed that it came and went."""
-    made = await client.create(CONFIG_MAPS, config_map("ghost"))
+async def test_an_answer_is_not_trusted_for_ever(client):
+    """The informer may have missed that the object was created and deleted. Here, it does not run."""
+    await client.create(NAMESPACES, {"metadata": {"name": "shop"}})
+    fresh = ReadYourWrites(Informer(client, CONFIG_MAPS, indices=INDICES), INDICES)
+    fresh.observe(await client.create(CONFIG_MAPS, config_map("ghost")))
+    made = await client.get(CONFIG_MAPS, "shop/ghost")
     await client.delete(CONFIG_MAPS, "shop/ghost")
-    await asyncio.sleep(1)
-    fresh.observe(made)
     assert fresh.get("shop/ghost") == made
     await asyncio.sleep(31)
     assert fresh.get("shop/ghost") is None
@@ -96,3 +97,33 @@ async def test_finding_an_object_does_not_read_all_answers(client):
     asked.clear()
     assert [made.key(item) for item in made.find("colour", "blue-7")] == ["shop/c-07"]
     assert set(asked) == {"c-07"}
+
+
+async def test_an_answer_that_arrives_after_the_deletion_changes_nothing(fresh, client):
+    """The object was read before it was deleted. Nothing would report its deletion again."""
+    await client.create(CONFIG_MAPS, config_map("a", colour="red"))
+    read = await client.get(CONFIG_MAPS, "shop/a")
+    await asyncio.sleep(1)
+    await client.delete(CONFIG_MAPS, "shop/a")
+    await asyncio.sleep(1)
+    fresh.observe(read)
+    assert fresh.get("shop/a") is None
+    assert fresh.find("colour", "red") == []
+
+
+async def test_after_a_deletion_another_object_of_the_name_is_seen(fresh, client):
+    await client.create(CONFIG_MAPS, config_map("a"))
+    await asyncio.sleep(1)
+    await client.delete(CONFIG_MAPS, "shop/a")
+    await asyncio.sleep(1)
+    made = await client.create(CONFIG_MAPS, config_map("a"))
+    fresh.observe(made)
+    assert fresh.get("shop/a") == made
+
+
+async def test_deletions_are_forgotten(fresh, client):
+    for number in range(100):
+        await client.create(CONFIG_MAPS, config_map(f"a-{number}"))
+        await client.delete(CONFIG_MAPS, f"shop/a-{number}")
+        await asyncio.sleep(1)
+    assert len(fresh._deleted) < 50
