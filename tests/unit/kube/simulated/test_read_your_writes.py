@@ -1,6 +1,7 @@
 """Our own writes are visible at once, until the informer has caught up or should have."""
 
 import asyncio
+import dataclasses
 
 import pytest
 
@@ -96,3 +97,23 @@ async def test_finding_an_object_does_not_read_all_answers(client):
     asked.clear()
     assert [made.key(item) for item in made.find("colour", "blue-7")] == ["shop/c-07"]
     assert set(asked) == {"c-07"}
+
+
+async def test_finding_cached_objects_does_not_identify_each_of_them(client):
+    """A namespace may have hundreds of budgets, and each observation of each move asks for all of them."""
+    identified = []
+
+    def identify(item):
+        identified.append(item["metadata"]["name"])
+        return CONFIG_MAPS.identify(item)
+
+    counted = dataclasses.replace(CONFIG_MAPS, identify=identify)
+    await client.create(NAMESPACES, {"metadata": {"name": "shop"}})
+    made = ReadYourWrites(Informer(client, counted, indices=INDICES), INDICES)
+    async with made.informer.running():
+        for name in ("b", "c", "a"):
+            await client.create(CONFIG_MAPS, config_map(name, colour="red"))
+        await asyncio.sleep(1)
+        identified.clear()
+        assert [item["metadata"]["name"] for item in made.find("colour", "red")] == ["a", "b", "c"]
+        assert identified == []
