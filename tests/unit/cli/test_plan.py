@@ -254,7 +254,7 @@ current-context: one
 """
 
 
-def test_a_request_is_sent_before_what_only_planning_needs_is_imported(tmp_path):
+def test_a_request_is_sent_before_planning_is_imported(tmp_path):
     """The server answers meanwhile."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(KUBECONFIG)
@@ -270,7 +270,7 @@ def test_a_request_is_sent_before_what_only_planning_needs_is_imported(tmp_path)
     assert found.stdout.split() == ["True", "False"]
 
 
-def test_a_plan_is_printed_without_the_controller_of_migrations():
+def test_a_plan_imports_no_controller():
     code = (
         "import sys, importlib, rescheduler.cli.commands.plan_commands as command\n"
         "for name in command.PRELOADED_MODULES: importlib.import_module(name)\n"

@@ -99,7 +99,7 @@ async def test_finding_an_object_does_not_read_all_answers(client):
     assert set(asked) == {"c-07"}
 
 
-async def test_finding_cached_objects_does_not_identify_each_of_them(client):
+async def test_finding_objects_does_not_identify_them(client):
     """A namespace may have hundreds of budgets, and each observation of each move asks for all of them."""
     identified = []
 
