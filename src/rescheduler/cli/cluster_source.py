@@ -349,14 +349,17 @@ def _without_garbage_collection() -> Iterator[None]:
 @contextlib.contextmanager
 def _exit_on_cluster_error() -> Iterator[None]:
     """Turn errors of the cluster into a message and an exit code."""
-    from rescheduler.cluster.sources.live_source import EmptyCluster  # noqa: PLC0415
-    from rescheduler.install.cluster_installation import AmbiguousInstallation  # noqa: PLC0415
-    from rescheduler.kube.access.cluster_access import BadClusterConfig  # noqa: PLC0415
-    from rescheduler.kube.errors import KubeError  # noqa: PLC0415
-
     try:
         yield
-    except (BadClusterConfig, KubeError, EmptyCluster, AmbiguousInstallation) as error:
+    except Exception as error:
+        # Imported only now: these modules take longer than everything else before the first request.
+        from rescheduler.cluster.sources.live_source import EmptyCluster  # noqa: PLC0415
+        from rescheduler.install.cluster_installation import AmbiguousInstallation  # noqa: PLC0415
+        from rescheduler.kube.access.cluster_access import BadClusterConfig  # noqa: PLC0415
+        from rescheduler.kube.errors import KubeError  # noqa: PLC0415
+
+        if not isinstance(error, (BadClusterConfig, KubeError, EmptyCluster, AmbiguousInstallation)):
+            raise
         exit_with_error(str(error), EXIT_ERROR)
 
 

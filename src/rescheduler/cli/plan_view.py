@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from kubevalues.duration import short_duration
-from rescheduler.cli.move_status import STATE_COLOURS, move_state, moves_summary
 from rescheduler.cli.terminal import (
     Cell,
     Terminal,
@@ -235,6 +234,9 @@ def _one_reason(reason: str, rejections: list[Rejection], count: int, terminal: 
 
 def simulated_check_lines(check: "SimulatedCheck", terminal: Terminal) -> Iterator[str]:
     """Yield the plan of one check and the changes of its moves."""
+    # Not at the top: it imports the controller of migrations, and `rescheduler plan` starts none.
+    from rescheduler.cli.move_status import STATE_COLOURS, move_state  # noqa: PLC0415
+
     moves = counted(len(check.plan.moves), "move") if check.plan.moves else "nothing to move"
     yield terminal.bold(f"Check {check.number} at {check.at:%H:%M:%S}: {moves}") + terminal.dim(
         f"  {_spreads(check.before)}"
@@ -259,6 +261,8 @@ def simulated_check_lines(check: "SimulatedCheck", terminal: Terminal) -> Iterat
 
 def simulation_summary_lines(checks: Sequence["SimulatedCheck"], terminal: Terminal) -> Iterator[str]:
     """Yield the result of all checks."""
+    from rescheduler.cli.move_status import moves_summary  # noqa: PLC0415
+
     first, last = checks[0], checks[-1]
     moves = [progress for check in checks for progress in check.moves]
     took = short_duration(timedelta(seconds=round((last.until - first.at).total_seconds())))

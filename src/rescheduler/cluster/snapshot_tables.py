@@ -8,6 +8,7 @@ All other kinds are few enough to be copied when one object changes.
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -28,6 +29,7 @@ from rescheduler.cluster.snapshot import (
     PodTable,
     Rows,
     map_in_slices,
+    slices,
 )
 from rescheduler.cluster.usage_readings import UsageByName, UsageReading
 
@@ -146,7 +148,8 @@ class PodRows:
         self._slots: dict[str, int] = {}
         """The slot of each pod that exists, by key."""
         self._free: list[int] = []
-        self._records: list[PodRecord | None] = []
+        # An array, because it takes many rows at once in half of the time that a list needs.
+        self._records = np.zeros(0, dtype=np.object_)
         self._rows = np.zeros(0, dtype=_ROW)
 
         self._order: RowOrder | None = None
@@ -171,11 +174,12 @@ class PodRows:
         """Add many pods; this is much faster for the first pods of a cluster."""
         keys = [pod.key for pod in pods]
         slots = dict(zip(keys, range(len(keys)), strict=True))
-        if self._records or self._usage or len(slots) < len(keys):
+        if len(self._records) or self._usage or len(slots) < len(keys):
             for pod in pods:
                 self.put(pod)
             return
-        self._slots, self._records, self._added, self._order = slots, [*pods], dict.fromkeys(keys), None
+        self._slots, self._added, self._order = slots, dict.fromkeys(keys), None
+        self._records = np.fromiter(pods, np.object_, len(keys))
         self._rows = np.zeros(len(keys), dtype=_ROW)
         on_node = self.node_names.take
         self._rows["node_name"] = [on_node(pod.node) if counts_on_node(pod) else NO_ROW for pod in pods]
@@ -196,7 +200,7 @@ class PodRows:
     def measure(self, usage: UsageByName) -> None:
         """Replace all earlier usage readings by these."""
         self._usage = usage
-        found = [None if pod is None else usage.get(pod.key) for pod in self._records]
+        found = [None if pod is None else usage.get(pod.key) for pod in self._records.tolist()]
         at_s = np.array([-np.inf if each is None else each.at_s for each in found], np.float64)
         counts = at_s >= self._rows["created_s"]
         for column, field in (("cpu_used", "cpu_millis"), ("memory_used", "memory_bytes")):
@@ -220,13 +224,16 @@ class PodRows:
 
     def records(self) -> tuple[PodRecord, ...]:
         """Return all records, in order."""
-        return tuple(map_in_slices(self._records.__getitem__, self.order().slots.tolist()))  # type: ignore[arg-type]
+        slots = self.order().slots
+        return tuple(
+            chain.from_iterable(self._records.take(slots[some]).tolist() for some in slices(len(slots)))
+        )
 
     def _new_slot(self) -> int:
         if not self._free:
             held = len(self._records)
             more = max(_FIRST_SLOTS, held // 4)
-            self._records.extend([None] * more)
+            self._records = np.concatenate((self._records, np.full(more, None)))
             self._rows = np.concatenate((self._rows, np.zeros(more, dtype=_ROW)))
             self._free.extend(range(held + more - 1, held - 1, -1))
         return self._free.pop()
@@ -362,8 +369,9 @@ def sum_by_node(of_pods: Ints, pods: PodTable) -> Ints:
     sums = np.zeros((len(pods.first_on) - 1, of_pods.shape[1]), dtype=np.int64)
     occupied = np.flatnonzero(np.diff(pods.first_on))
     if len(occupied):
-        grouped = of_pods.take(pods.by_node, axis=0)
-        sums[occupied] = np.add.reduceat(grouped, pods.first_on.take(occupied), axis=0)
+        first = pods.first_on.take(occupied)
+        for resource, amounts in enumerate(of_pods.T):  # one at a time is faster than all at once
+            sums[occupied, resource] = np.add.reduceat(amounts.take(pods.by_node), first)
     return sums
 
 

@@ -160,6 +160,9 @@ class Informer(Generic[T]):
     def find(self, index: str, value: Hashable) -> list[T]:
         return self._cache.find(index, value)
 
+    def find_by_key(self, index: str, value: Hashable) -> Mapping[str, T]:
+        return self._cache.find_by_key(index, value)
+
     # --- freshness ---
 
     @property
@@ -255,9 +258,10 @@ class ReadYourWrites(Generic[T]):
         return answer
 
     def find(self, index: str, value: Hashable) -> list[T]:
-        cached = self.informer.find(index, value)
-        answered = self._answers.find(index, value)
-        found = {self.key(item): item for item in (*answered, *cached)}
+        cached = self.informer.find_by_key(index, value)
+        found = {**self._answers.find_by_key(index, value), **cached}
+        if not self._answers and not self._deleted:
+            return [found[key] for key in sorted(found)]
         return [
             item for key in sorted(found) if (item := self._newest_if_matching(found[key], key, index, value))
         ]

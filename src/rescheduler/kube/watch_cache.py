@@ -201,7 +201,11 @@ class IndexedCache(Generic[T]):
 
     def find(self, index: str, value: Hashable) -> list[T]:
         """Return all objects with `value` in `index`; raise KeyError for an undeclared index."""
-        return list(self._entries[index].get(value, {}).values())
+        return list(self.find_by_key(index, value).values())
+
+    def find_by_key(self, index: str, value: Hashable) -> Mapping[str, T]:
+        """Return the same objects by key. The mapping is the cache's own: read it before the next change."""
+        return self._entries[index].get(value, {})
 
     def version(self, key: str) -> int:
         """Return the version of the cached object; 0 if there is none."""

@@ -247,6 +247,39 @@ def test_what_only_others_need_is_not_imported():
     assert found.stdout.split() == []
 
 
+KUBECONFIG = """
+clusters: [{name: one, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: one, context: {cluster: one}}]
+current-context: one
+"""
+
+
+def test_a_request_is_sent_before_planning_is_imported(tmp_path):
+    """The server answers meanwhile."""
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG)
+    code = (
+        "import sys\n"
+        "from rescheduler.cli.cluster_source import ClusterSource\n"
+        "async def use(client):\n"
+        "    import rescheduler.cluster.codecs.record_resources\n"
+        "    print('aiohttp' in sys.modules, 'numpy' in sys.modules)\n"
+        f"ClusterSource(None, {str(kubeconfig)!r}, None, None, None).with_client(None, use)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["True", "False"]
+
+
+def test_a_plan_imports_no_controller():
+    code = (
+        "import sys, importlib, rescheduler.cli.commands.plan_commands as command\n"
+        "for name in command.PRELOADED_MODULES: importlib.import_module(name)\n"
+        "print(*[name for name in sys.modules if name.startswith('rescheduler.migrations')])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []
+
+
 def test_it_runs_as_a_program(shop):
     command = [Path(sys.executable).with_name("rescheduler"), "plan", "--from", shop]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -252,7 +252,8 @@ def _budgets(
         each.budget
         for each in _budgets_with_selectors(migration.namespace, watched)
         if (source is not None and each.pods.matches(source.labels))
-        or is_temporary_budget(each.budget, migration)
+        # Most budgets have no owner, and a namespace may have hundreds.
+        or (each.budget.owners and is_temporary_budget(each.budget, migration))
     )
 
 

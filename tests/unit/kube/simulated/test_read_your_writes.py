@@ -1,6 +1,7 @@
 """Our own writes are visible at once, until the informer has caught up or should have."""
 
 import asyncio
+import dataclasses
 
 import pytest
 
@@ -127,3 +128,23 @@ async def test_deletions_are_forgotten(fresh, client):
         await client.delete(CONFIG_MAPS, f"shop/a-{number}")
         await asyncio.sleep(1)
     assert len(fresh._deleted) < 50
+
+
+async def test_finding_objects_does_not_identify_them(client):
+    """A namespace may have hundreds of budgets, and each observation of each move asks for all of them."""
+    identified = []
+
+    def identify(item):
+        identified.append(item["metadata"]["name"])
+        return CONFIG_MAPS.identify(item)
+
+    counted = dataclasses.replace(CONFIG_MAPS, identify=identify)
+    await client.create(NAMESPACES, {"metadata": {"name": "shop"}})
+    made = ReadYourWrites(Informer(client, counted, indices=INDICES), INDICES)
+    async with made.informer.running():
+        for name in ("b", "c", "a"):
+            await client.create(CONFIG_MAPS, config_map(name, colour="red"))
+        await asyncio.sleep(1)
+        identified.clear()
+        assert [item["metadata"]["name"] for item in made.find("colour", "red")] == ["a", "b", "c"]
+        assert identified == []
