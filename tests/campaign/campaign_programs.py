@@ -152,4 +152,4 @@ class WebhookProcess:
             return service.guard(body)
         assert path.startswith(EVICTION_PATH)
         assert service.evictions is not None
-        return service.evictions.answer(body)
+        return await service.evictions.answer(body)
