@@ -191,7 +191,7 @@ WEBHOOK_NAMESPACE_GRANTS: Final = (
     RbacGrant(
         "",
         "configmaps",
-        ("get", "list", "watch", "update"),
+        ("list", "watch", "update"),
         "which pod of a set may be evicted next",
         (EVICTION_TURNS_CONFIG_MAP,),
     ),

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from rescheduler.api.podmigration import EVICTION
+from rescheduler.api.well_known_names import EVICTION_TURNS_CONFIG_MAP
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.config.policy import Policy, SafeEvictions
@@ -329,7 +330,7 @@ async def test_without_the_config_map_evictions_of_sets_pass(
     """As without rescheduler, until it is installed again."""
     await run_set(client, pods=3, drained=0)
     await eventually(lambda: knows_set(webhook, 3))
-    await client.delete(CONFIG_MAPS, guard_of(webhook)._turns.key)
+    await client.delete(CONFIG_MAPS, f"ours/{EVICTION_TURNS_CONFIG_MAP}")
     await eventually(lambda: _has_no_turns(webhook))
     assert not await is_held(webhook, review("db-0"))
     assert await is_held(webhook, review("db-1")), "this replica knows what it let pass"

@@ -58,6 +58,10 @@ _TURN_LASTS_S: Final = 10.0
 _TURN_TIMEOUT_S: Final = 1.0
 """API servers wait two seconds for an answer, and let the eviction pass without one."""
 _TURN_TRIES: Final = 3
+_UNORDERED: Final = (
+    f"ConfigMap {EVICTION_TURNS_CONFIG_MAP} can't be written, so pods of one set may be evicted at the same "
+    "moment. Reinstall it: `rescheduler manifests | kubectl apply -f -`, or `helm upgrade`"
+)
 _MAX_TURNS: Final = 4_000
 """How many controllers have a turn at the same time at most, so that the ConfigMap stays small."""
 _NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
@@ -138,16 +142,14 @@ class EvictionTurns:
     """Lets the pods of one controller go one after the other, whichever replica of the webhook is asked.
 
     A pod is let go only after its turn was written into a ConfigMap, in the version that was read: of two
-    replicas that let two pods go at the same moment, the API server accepts one write. For some seconds no
-    other pod of the controller gets a turn; from then on, caches show that the pod is gone. Those seconds
-    are counted on our own clock, from when we first saw the turn.
+    replicas, the API server accepts one write. For some seconds on our own clock since we saw that turn, no
+    other pod of the controller gets one; from then on, caches show that the pod is gone.
 
-    All turns that are asked for during a write are in the next one. So a tenant that evicts pods of thousands
-    of sets makes others wait for one write at most.
+    All turns that are asked for during a write are in the next one: no tenant makes others wait for more.
     """
 
     def __init__(self, client: Client, namespace: str, monotonic_s: Callable[[], float]) -> None:
-        self.key = f"{namespace}/{EVICTION_TURNS_CONFIG_MAP}"
+        self._namespace, self._own = namespace, f"metadata.name={EVICTION_TURNS_CONFIG_MAP}"
         self._client = client.with_quick_retries()
         self._monotonic_s = monotonic_s
         self._item: Object | None = None
@@ -156,8 +158,7 @@ class EvictionTurns:
         """The turn of each controller, by uid, and when we first saw it."""
         self._asked: dict[str, tuple[PodRecord, asyncio.Future[bool]]] = {}
         self._writer: asyncio.Task[None] | None = None
-        own = ListOptions(namespace=namespace, fields=f"metadata.name={EVICTION_TURNS_CONFIG_MAP}")
-        self._informer = Informer(client, CONFIG_MAPS, own)
+        self._informer = Informer(client, CONFIG_MAPS, ListOptions(namespace=namespace, fields=self._own))
         self._informer.subscribe(lambda _, new: self._observe(new))
 
     @contextlib.asynccontextmanager
@@ -194,8 +195,7 @@ class EvictionTurns:
                 async with asyncio.timeout(_TURN_TIMEOUT_S):
                     given = await self._written({uid: pod for uid, (pod, _) in asked.items()})
             except errors.Permanent as error:
-                words = f"pods of one set may be evicted at the same moment: {error}"
-                log_event(log, logging.WARNING, "EvictionTurnNotRecorded", words)
+                log_event(log, logging.WARNING, "EvictionTurnNotRecorded", f"{_UNORDERED}: {error}")
                 given = asked
             except (errors.KubeError, TimeoutError) as error:
                 self._item = None
@@ -209,10 +209,12 @@ class EvictionTurns:
     async def _written(self, asked: Mapping[str, PodRecord]) -> Collection[str]:
         """Write the turns that may be given, and return their controllers. Raises `KubeError`."""
         for _ in range(_TURN_TRIES):
-            item = self._item
-            if item is None:
-                item = await self._client.get(CONFIG_MAPS, self.key)
-                self._observe(item)
+            if self._item is None:
+                found = await self._client.list(CONFIG_MAPS, namespace=self._namespace, fields=self._own)
+                self._observe(next(iter(found.items), None))
+            if (item := self._item) is None:
+                log_event(log, logging.WARNING, "EvictionTurnNotRecorded", f"{_UNORDERED}: it is missing")
+                return asked
             since_s = self._monotonic_s() - _TURN_LASTS_S
             turns = {uid: turn for uid, (turn, seen_s) in self._seen.items() if seen_s > since_s}
             given = _given_turns(turns, asked)
