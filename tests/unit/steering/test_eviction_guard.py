@@ -152,6 +152,16 @@ async def test_an_event_says_why_a_pod_is_evicted_without_a_move(
     assert {each["message"] for each in events} == {words}
 
 
+async def test_a_dry_run_holds_nothing_and_says_nothing(client: Client, guarded: Any) -> None:
+    """A new installation is a dry run: no Event may complain of that at each eviction."""
+    await run_web(client)
+    await lead(client)
+    async with guarded(Policy(dry_run=True)) as webhook:
+        await client.evict("shop/web-1-0")
+    assert b'evictions_passed_total{reason="Off"} 1.0' in webhook._service.evictions.metrics.text()
+    assert not (await client.list(EVENTS)).items
+
+
 async def test_an_event_says_why_no_move_was_recorded(
     client: Client, guarded: Any, eventually: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -179,6 +179,8 @@ class EvictionGuard:
         policy = self._policy()
         if policy.safe_evictions.mode is SafeEvictionMode.OFF:
             return PassEviction(PassReason.OFF, "safeEvictions.mode is off"), None
+        if policy.dry_run:
+            return PassEviction(PassReason.OFF, "dryRun is on: rescheduler moves no pods"), None
         if request.operation != "CREATE" or request.sub_resource != "eviction":
             return PassEviction(PassReason.UNREADABLE, "no creation of an eviction"), None
         if request.is_dry_run:
