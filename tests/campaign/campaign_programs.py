@@ -119,7 +119,7 @@ class WebhookProcess:
         self.starts += 1
         user = f"system:serviceaccount:{HOME}:rescheduler-webhook"
         connection = self.connection = self.connect(user, f"webhook-{self.starts}")
-        settings = EvictionSettings(self.configuration.policy, HOME, LEASE)
+        settings = EvictionSettings(self.configuration.policy, HOME, LEASE, HOME)
 
         def now() -> datetime:
             return connection.server.clock.now()

@@ -79,6 +79,8 @@ class EvictionSettings:
     namespace: str
     """The namespace of the Lease and of the daemon's state."""
     lease: str
+    home: str
+    """The namespace of the installation, where the turns are."""
 
 
 class SteeringService:
@@ -104,7 +106,7 @@ class SteeringService:
         if evictions is not None:
             daemon = DaemonPresence(client, evictions.namespace, evictions.lease, loop_s)
             caches = EvictionCaches(client, self.informer, daemon)
-            turns = EvictionTurns(client, evictions.namespace, loop_s)
+            turns = EvictionTurns(client, evictions.home, loop_s)
             self.evictions = EvictionGuard(client, caches, turns, lambda: evictions.policy, now, loop_s)
 
     @property

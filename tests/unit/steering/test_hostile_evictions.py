@@ -20,6 +20,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.api_resources import CONFIG_MAPS, NAMESPACES, STATEFUL_SETS, Object, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.steering.steering_server import SteeringServer
+from rescheduler.steering.steering_service import EvictionSettings, SteeringService
 from rescheduler.steering.webhook.eviction_guard import EvictionGuard
 from tests.unit.steering.test_eviction_guard import READY, lead, migrations, put_status, run_web
 
@@ -338,6 +339,17 @@ async def test_without_the_config_map_evictions_of_sets_pass(
 
 async def _has_no_turns(webhook: SteeringServer) -> bool:
     return guard_of(webhook)._turns._item is None
+
+
+async def test_turns_are_where_the_webhook_is_installed(client: Client, webhook: SteeringServer) -> None:
+    """The Lease of the daemon may be in another namespace (`resourceNamespace`)."""
+    settings = EvictionSettings(Policy(), "elsewhere", "rescheduler", "ours")
+    guard, pod = SteeringService(client, evictions=settings).evictions, guard_of(webhook)._caches.pod(POD)
+    assert guard is not None
+    assert pod is not None
+    assert await guard._turns.take(pod)
+    written = await client.get(CONFIG_MAPS, f"ours/{EVICTION_TURNS_CONFIG_MAP}")
+    assert [turn.split()[0] for turn in written["data"].values()] == [POD]
 
 
 async def test_a_tenant_with_many_sets_leaves_turns_to_others(
