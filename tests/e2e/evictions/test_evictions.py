@@ -60,7 +60,6 @@ async def test_without_a_daemon_evictions_pass(installed: Installed, sandbox: Sa
     assert not await installed.migrations()
 
 
-@pytest.mark.full
 async def test_while_paused_evictions_pass(installed: Installed, sandbox: Sandbox) -> None:
     await sandbox.deployment(1)
     await installed.start()
