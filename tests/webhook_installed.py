@@ -5,10 +5,10 @@ import contextlib
 from rescheduler.api.well_known_names import cluster_scoped_name
 from rescheduler.cluster.sources.live_source import WEBHOOK_LABEL_SELECTOR
 from rescheduler.install.admission_policies import user_name
-from rescheduler.install.component_manifests import certificate_secret
+from rescheduler.install.component_manifests import objects_that_the_webhook_writes
 from rescheduler.install.install_options import DAEMON, with_install_id
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
+from rescheduler.kube.api_resources import CONFIG_MAPS, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
 from rescheduler.kube.client import Client
 from rescheduler.steering.webhook.webhook_configurations import (
     WEBHOOK_CONFIGURATION,
@@ -26,9 +26,10 @@ def configuration_of(namespace: str) -> str:
 
 
 async def install_webhook(client: Client, namespace: str, address: WebhookAddress) -> None:
-    """An empty Secret, unless there is one; and registrations that lead to that address."""
-    with contextlib.suppress(errors.AlreadyExists):
-        await client.create(SECRETS, certificate_secret(namespace))
+    """An empty Secret and ConfigMap, unless there are; and registrations that lead to that address."""
+    for kind, item in zip((SECRETS, CONFIG_MAPS), objects_that_the_webhook_writes(namespace), strict=True):
+        with contextlib.suppress(errors.AlreadyExists):
+            await client.create(kind, item)
     await uninstall_registrations(client)
     unguarded = UnguardedEvictions(user_name(DAEMON, namespace))
     items = webhook_configurations(address, unguarded=unguarded)

@@ -24,6 +24,7 @@ from rescheduler.config.policy import (
     UsageSource,
     ZeroBudget,
 )
+from rescheduler.install.component_manifests import objects_that_the_webhook_writes
 from tests.battery.pod_constraints import HOSTNAME, ZONE, apart, spread
 from tests.e2e.chaos.chaos_workloads import HOME
 
@@ -78,7 +79,12 @@ def campaign_cluster(seed: int) -> CampaignCluster:
         "seed": seed,
         "settle": "10m",
         "nodes": list(_nodes(rng)),
-        "objects": [_priority("high", 1000), _priority("low", -10), _namespace(HOME)],
+        "objects": [
+            _priority("high", 1000),
+            _priority("low", -10),
+            _namespace(HOME),
+            *objects_that_the_webhook_writes(HOME),
+        ],
     }
     content["workloads"] = list(_workloads(rng, [node["name"] for node in content["nodes"]]))
     steady = _steady_behaviour(rng)

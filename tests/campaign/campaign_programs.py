@@ -119,7 +119,7 @@ class WebhookProcess:
         self.starts += 1
         user = f"system:serviceaccount:{HOME}:rescheduler-webhook"
         connection = self.connection = self.connect(user, f"webhook-{self.starts}")
-        settings = EvictionSettings(self.configuration.policy, HOME, LEASE)
+        settings = EvictionSettings(self.configuration.policy, HOME, LEASE, HOME)
 
         def now() -> datetime:
             return connection.server.clock.now()
@@ -152,4 +152,4 @@ class WebhookProcess:
             return service.guard(body)
         assert path.startswith(EVICTION_PATH)
         assert service.evictions is not None
-        return service.evictions.answer(body)
+        return await service.evictions.answer(body)

@@ -181,7 +181,7 @@ async def simulated_page(
         )
         client = Client(network)
         await install_prerequisites(client)
-        evictions = EvictionSettings(DEMO_CONFIGURATION.policy, DEMO_NAMESPACE, "rescheduler")
+        evictions = EvictionSettings(DEMO_CONFIGURATION.policy, DEMO_NAMESPACE, "rescheduler", DEMO_NAMESPACE)
         await stack.enter_async_context(running_webhook(client, evictions))
         daemon = await stack.enter_async_context(
             running_daemon(client, server.clock.now, configuration=configuration)

@@ -19,6 +19,7 @@ __all__ = [
     "DRY_RUN_LEASE_SUFFIX",
     "EMPTY_CONDITION",
     "EVICTION_RESPONDER",
+    "EVICTION_TURNS_CONFIG_MAP",
     "EVICTION_WEBHOOK",
     "FAILED_ATTEMPTS_ANNOTATION",
     "FINALIZER",
@@ -206,6 +207,8 @@ PROBE_ANSWERED: Final = "WebhookProbeAnswered"
 # label; the names of cluster-scoped objects contain it, too. The label says which objects an installation may
 # remove. It does not prove that an installation exists: anyone who may write to a namespace can set it.
 
+EVICTION_TURNS_CONFIG_MAP: Final = "rescheduler-eviction-turns"
+"""The ConfigMap in which replicas of the webhook agree on which pod of a set may be evicted next."""
 DRY_RUN_LEASE_SUFFIX: Final = "-dry-run"
 """The suffix of the name of a second Lease, whose holder reports a dry run."""
 

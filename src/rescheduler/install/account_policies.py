@@ -32,11 +32,12 @@ from rescheduler.install.admission_policies import (
     listed,
     metadata_unchanged_except,
     new_and_old,
+    own_event,
     policy_objects,
     unchanged_except,
 )
 from rescheduler.install.copy_policies import COPY_PREFIX, CREATE_PODS
-from rescheduler.install.install_options import DAEMON, PRODUCT, AdmissionPolicies
+from rescheduler.install.install_options import DAEMON, AdmissionPolicies
 from rescheduler.kube.api_resources import Object
 from rescheduler.migrations.labels_and_names import ANNOTATIONS, LABELS
 from rescheduler.recovery.replica_lineage import KSE_PREFIX
@@ -313,14 +314,7 @@ _OTHERS: Final = (
             "",
             ("events",),
             (operation,),
-            (
-                PolicyRequirement(
-                    f"Only Events whose source is {PRODUCT} may be {done}.",
-                    # `dyn`: events.k8s.io, which the server checks too, has another name for the field.
-                    f"has(dyn({item}).source) && has(dyn({item}).source.component)"
-                    f" && dyn({item}).source.component == '{PRODUCT}'",
-                ),
-            ),
+            (own_event(item, done),),
         )
         for operation, item, done in (("CREATE", "object", "created"), ("UPDATE", "oldObject", "changed"))
     ),

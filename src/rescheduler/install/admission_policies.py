@@ -5,8 +5,8 @@ template. The policies close that gap. They apply only to requests from our own 
 can't affect other users, and they fail closed: a request that can't be evaluated is rejected.
 
 The policies for the daemon are in `account_policies`. Those for the webhook are here: it may write its
-certificates, `caBundle`, and the path of its reviews. It may request one kind of move, and the daemon checks
-everything about it again.
+certificates, `caBundle`, the path of its reviews, the turns of evictions, and Events. It may request one kind
+of move, and the daemon checks everything about it again.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from rescheduler.api.podmigration import EVICTION
 from rescheduler.api.well_known_names import GROUP, POD_MIGRATION_KIND, VERSION
-from rescheduler.install.install_options import DAEMON, WEBHOOK, AdmissionPolicies, metadata
+from rescheduler.install.install_options import DAEMON, PRODUCT, WEBHOOK, AdmissionPolicies, metadata
 from rescheduler.kube.api_resources import Object
 from rescheduler.kube.client import FIELD_MANAGER
 from rescheduler.steering.webhook.eviction_decision import eviction_migration_name
@@ -38,6 +38,7 @@ __all__ = [
     "metadata_unchanged_except",
     "new_and_old",
     "or_empty",
+    "own_event",
     "policy_objects",
     "unchanged_except",
     "user_name",
@@ -210,6 +211,15 @@ def metadata_unchanged_except(*fields: str) -> PolicyRequirement:
     )
 
 
+def own_event(item: str, done: str) -> PolicyRequirement:
+    return PolicyRequirement(
+        f"Only Events whose source is {PRODUCT} may be {done}.",
+        # `dyn`: events.k8s.io, which the server checks too, has another name for the field.
+        f"has(dyn({item}).source) && has(dyn({item}).source.component)"
+        f" && dyn({item}).source.component == '{PRODUCT}'",
+    )
+
+
 _CA_BUNDLE_AND_PATH_ONLY: Final = (
     unchanged_except("dyn(w)", "dyn(o)", "k == 'clientConfig'")
     + " && "
@@ -241,21 +251,25 @@ WEBHOOK_POLICIES: Final = (
         ),
         (*METADATA_VARIABLES, *new_and_old("webhooks", "oldWebhooks", "webhooks", "[]")),
     ),
-    AdmissionPolicy(
-        "update-secrets",
-        "",
-        ("secrets",),
-        ("UPDATE",),
-        (
-            # A missing owner would delete the Secret, and an immutable Secret can't be renewed.
-            PolicyRequirement(
-                "Besides metadata, only data may change.",
-                unchanged_except("variables.whole", "variables.oldWhole", "k in ['metadata', 'data']"),
+    *(
+        AdmissionPolicy(
+            f"update-{resource}",
+            "",
+            (resource,),
+            ("UPDATE",),
+            (
+                # A missing owner would delete the object, and an immutable one can't be written again.
+                PolicyRequirement(
+                    "Besides metadata, only data may change.",
+                    unchanged_except("variables.whole", "variables.oldWhole", "k in ['metadata', 'data']"),
+                ),
+                metadata_unchanged_except(),
             ),
-            metadata_unchanged_except(),
-        ),
-        (*METADATA_VARIABLES, *OBJECT_VARIABLES),
+            (*METADATA_VARIABLES, *OBJECT_VARIABLES),
+        )
+        for resource in ("secrets", "configmaps")
     ),
+    AdmissionPolicy("create-events", "", ("events",), ("CREATE",), (own_event("object", "created"),)),
     AdmissionPolicy(
         "create-podmigrations",
         GROUP,

@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 
 from rescheduler.api.podmigration import Handover
-from rescheduler.api.well_known_names import HANDOVER_ANNOTATION
+from rescheduler.api.well_known_names import EVICTION_TURNS_CONFIG_MAP, HANDOVER_ANNOTATION
 from rescheduler.config.policy import Policy
 from rescheduler.config.scheduler_file import API_VERSION, KIND, PLUGIN
 from rescheduler.install.admission_policies import user_name
@@ -48,12 +48,12 @@ __all__ = [
     "WEB_PAGE",
     "WEB_PORT_NAME",
     "ProgramSpec",
-    "certificate_secret",
     "configuration_file",
     "configuration_text",
     "daemon_objects",
     "deployment",
     "disruption_budget",
+    "objects_that_the_webhook_writes",
     "web_service",
     "web_tls_arguments",
     "webhook_objects",
@@ -350,7 +350,7 @@ def webhook_objects(options: Options, namespace: str, configuration: str) -> lis
     )
     return [
         *webhook_roles(namespace),
-        certificate_secret(namespace),
+        *objects_that_the_webhook_writes(namespace),
         deployment(program, options, namespace),
         disruption_budget(program, namespace),
         {
@@ -369,13 +369,12 @@ def webhook_objects(options: Options, namespace: str, configuration: str) -> lis
     ]
 
 
-def certificate_secret(namespace: str) -> Object:
-    """Return the Secret without data and type, so that applying it again keeps both."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": metadata(WEBHOOK_SECRET, namespace, _WEBHOOK_COMPONENT),
-    }
+def objects_that_the_webhook_writes(namespace: str) -> list[Object]:
+    """Return its Secret and its ConfigMap, without data and type, so that applying them again keeps both."""
+    return [
+        {"apiVersion": "v1", "kind": kind, "metadata": metadata(name, namespace, _WEBHOOK_COMPONENT)}
+        for kind, name in (("Secret", WEBHOOK_SECRET), ("ConfigMap", EVICTION_TURNS_CONFIG_MAP))
+    ]
 
 
 def _registrations(namespace: str, configuration: str) -> list[Object]:

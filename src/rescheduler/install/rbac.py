@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from rescheduler.api.daemon_status import STATE_CONFIG_MAP
 from rescheduler.api.migration_journal import HISTORY_CONFIG_MAP
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME
-from rescheduler.api.well_known_names import DRY_RUN_LEASE_SUFFIX, GROUP
+from rescheduler.api.well_known_names import DRY_RUN_LEASE_SUFFIX, EVICTION_TURNS_CONFIG_MAP, GROUP
 from rescheduler.cluster.sources.cluster_kinds import CLUSTER_KINDS
 from rescheduler.install.install_options import DAEMON, WEB, WEBHOOK, metadata
 from rescheduler.kube.api_resources import Object
@@ -165,6 +165,7 @@ WEBHOOK_CLUSTER_GRANTS: Final = (
         if resource != "daemonsets"  # their pods can't run on another node
     ),
     RbacGrant("", "nodes", _LIST_WATCH, "nodes on which pods have not failed"),
+    RbacGrant("", "events", ("create",), "why a pod is evicted without a move"),
     *(
         RbacGrant(
             "admissionregistration.k8s.io",
@@ -187,6 +188,13 @@ WEBHOOK_NAMESPACE_GRANTS: Final = (
     ),
     RbacGrant("coordination.k8s.io", "leases", _LIST_WATCH, "whether a daemon leads", ("rescheduler",)),
     RbacGrant("", "configmaps", _LIST_WATCH, "whether moves are paused or halted", ("rescheduler-state",)),
+    RbacGrant(
+        "",
+        "configmaps",
+        ("list", "watch", "update"),
+        "which pod of a set may be evicted next",
+        (EVICTION_TURNS_CONFIG_MAP,),
+    ),
 )
 
 

@@ -162,7 +162,7 @@ def add_eviction_routes(app: web.Application, guard: EvictionGuard, token: Calla
         guard.token = token()
         if not guard.is_authentic(request.match_info["token"]):
             raise web.HTTPNotFound
-        body = guard.answer(await bodies.read(request))
+        body = await guard.answer(await bodies.read(request))
         return web.Response(body=body, content_type="application/json")
 
     async def metrics(_: web.Request) -> web.Response:

@@ -22,7 +22,7 @@ from rescheduler.kube.transport import loop_s, wall_clock
 from rescheduler.steering.extender_verbs import filter_nodes, prioritize_nodes
 from rescheduler.steering.failed_attempts_watch import FailedAttemptsWatch
 from rescheduler.steering.intents import Intent, IntentIndex, intent_of_migration
-from rescheduler.steering.webhook.eviction_caches import DaemonPresence, EvictionCaches
+from rescheduler.steering.webhook.eviction_caches import DaemonPresence, EvictionCaches, EvictionTurns
 from rescheduler.steering.webhook.eviction_guard import EvictionGuard
 from rescheduler.steering.webhook.pod_mutation import SteeredPod, answer_review
 from rescheduler.steering.webhook.surplus_guard import SurplusGuard
@@ -79,6 +79,8 @@ class EvictionSettings:
     namespace: str
     """The namespace of the Lease and of the daemon's state."""
     lease: str
+    home: str
+    """The namespace of the installation, where the turns are."""
 
 
 class SteeringService:
@@ -104,7 +106,8 @@ class SteeringService:
         if evictions is not None:
             daemon = DaemonPresence(client, evictions.namespace, evictions.lease, loop_s)
             caches = EvictionCaches(client, self.informer, daemon)
-            self.evictions = EvictionGuard(client, caches, lambda: evictions.policy, now, loop_s)
+            turns = EvictionTurns(client, evictions.home, loop_s)
+            self.evictions = EvictionGuard(client, caches, turns, lambda: evictions.policy, now, loop_s)
 
     @property
     def is_ready(self) -> bool:

@@ -12,16 +12,24 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from rescheduler.api.well_known_names import KARPENTER_NODE_POOL_LABEL
+from rescheduler.api.well_known_names import EVICTION_TURNS_CONFIG_MAP, KARPENTER_NODE_POOL_LABEL
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube import errors
 from rescheduler.kube.access.cluster_config import load_cluster_access
-from rescheduler.kube.api_resources import DEPLOYMENTS, VALIDATING_WEBHOOKS, Object, merge_patch
+from rescheduler.kube.api_resources import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    EVENTS,
+    VALIDATING_WEBHOOKS,
+    Object,
+    merge_patch,
+)
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
 from tests.e2e.daemon.processes import write_config
 from tests.e2e.evictions.conftest import Installed
+from tests.stories.migrations.workloads import stateful_set
 from tests.stories.objects import deployment, pod_spec
 from tests.stories.observer import observing
 from tests.stories.sandbox import Sandbox, node_of
@@ -52,7 +60,6 @@ async def test_without_a_daemon_evictions_pass(installed: Installed, sandbox: Sa
     assert not await installed.migrations()
 
 
-@pytest.mark.full
 async def test_while_paused_evictions_pass(installed: Installed, sandbox: Sandbox) -> None:
     await sandbox.deployment(1)
     await installed.start()
@@ -61,6 +68,15 @@ async def test_while_paused_evictions_pass(installed: Installed, sandbox: Sandbo
     done = await installed.drain(node_of(pod))
     assert done.code == 0, done.out
     assert "rescheduler is paused" in done.out
+
+    def is_said(events: Mapping[str, Object]) -> bool:
+        found = [each for each in events.values() if each["reason"] == "EvictionPassed"]
+        kinds = {each["involvedObject"]["kind"] for each in found}
+        return kinds >= {"Pod", "Deployment", "Node"} and all(
+            "is paused" in each["message"] for each in found
+        )
+
+    await until(sandbox.client, EVENTS, "", is_said, timeout_s=30)
 
 
 async def test_with_the_webhook_killed_midway_nothing_is_stuck(
@@ -78,6 +94,26 @@ async def test_with_the_webhook_killed_midway_nothing_is_stuck(
     installed.webhook.kill()
     done = await draining
     assert done.code == 0, done.out
+
+
+async def test_of_two_pods_of_a_set_one_goes(installed: Installed, sandbox: Sandbox) -> None:
+    """No budget covers them, and no node is drained: the webhook writes whose turn it is."""
+    await stateful_set(sandbox, 3)
+    await installed.start()
+    assert installed.webhook is not None
+
+    async def evict(name: str) -> bool:
+        try:
+            await sandbox.client.with_quick_retries().evict(f"{sandbox.namespace}/{name}")
+        except errors.Overloaded:
+            return False
+        return True
+
+    assert sorted(await asyncio.gather(evict("web-0"), evict("web-1"))) == [False, True]
+    found = await sandbox.client.get(CONFIG_MAPS, f"{sandbox.namespace}/{EVICTION_TURNS_CONFIG_MAP}")
+    (turn,) = found["data"].values()
+    assert turn.startswith((f"{sandbox.namespace}/web-0 ", f"{sandbox.namespace}/web-1 "))
+    assert not await installed.migrations()
 
 
 async def test_no_target_waits_for_room(installed: Installed, sandbox: Sandbox) -> None:

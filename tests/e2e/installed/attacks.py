@@ -7,7 +7,13 @@ does not grant the verb, or an admission policy, which restricts a verb that is 
 from base64 import b64encode
 from typing import Any, Final, NamedTuple
 
-from rescheduler.api.well_known_names import GUARD_WEBHOOK, SCHEDULING_GATE, STEERING_WEBHOOK, install_labels
+from rescheduler.api.well_known_names import (
+    EVICTION_TURNS_CONFIG_MAP,
+    GUARD_WEBHOOK,
+    SCHEDULING_GATE,
+    STEERING_WEBHOOK,
+    install_labels,
+)
 from rescheduler.install.install_options import DAEMON, WEBHOOK, labels
 from rescheduler.migrations.labels_and_names import ANNOTATIONS, MIGRATION_ID_LABEL
 from rescheduler.steering.webhook.eviction_decision import eviction_migration_name
@@ -292,6 +298,19 @@ def _annotated(value: str) -> dict[str, Any]:
 
 
 # -- attacks
+
+_FORGED_EVENT: Final = _create(
+    "write an Event of another component",
+    f"/api/v1/namespaces/{SHOP}/events",
+    _object(
+        "v1",
+        "Event",
+        "x.1",
+        involvedObject={"kind": "Pod", "name": "web-1", "namespace": SHOP},
+        source={"component": "kubelet"},
+    ),
+    POLICY,
+)
 
 _PODS: Final = f"/api/v1/namespaces/{SHOP}/pods"
 _APPS: Final = f"/apis/apps/v1/namespaces/{SHOP}"
@@ -700,18 +719,7 @@ DAEMONS: Final = (
         )
     ),
     Request("delete a budget of others", "DELETE", f"{_BUDGETS}/web", by=POLICY),
-    _create(
-        "write an Event of another component",
-        f"/api/v1/namespaces/{SHOP}/events",
-        _object(
-            "v1",
-            "Event",
-            "x.1",
-            involvedObject={"kind": "Pod", "name": "web-1", "namespace": SHOP},
-            source={"component": "kubelet"},
-        ),
-        POLICY,
-    ),
+    _FORGED_EVENT,
     _patch("change an Event of others", f"/api/v1/namespaces/{SHOP}/events/web.1", {"message": "x"}, POLICY),
     _create(
         "create another ConfigMap in its namespace",
@@ -824,22 +832,29 @@ WEBHOOKS: Final = (
     ),
     *(
         Request(
-            f"{what} its own Secret",
+            f"{what} its own {kind}",
             "PUT",
-            f"/api/v1/namespaces/{HOME}/secrets/{WEBHOOK_SECRET}",
+            f"/api/v1/namespaces/{HOME}/{kind.lower()}s/{name}",
             {
                 "apiVersion": "v1",
-                "kind": "Secret",
+                "kind": kind,
                 **content,
-                "metadata": {"name": WEBHOOK_SECRET, **content.get("metadata", {})},
+                "metadata": {"name": name, **content.get("metadata", {})},
             },
             POLICY,
         )
+        for kind, name in (("Secret", WEBHOOK_SECRET), ("ConfigMap", EVICTION_TURNS_CONFIG_MAP))
         for what, content in (
             ("freeze", {"immutable": True}),
             ("garbage-collect", {"metadata": {"ownerReferences": [_FOREIGN_OWNER]}}),
             ("remove the labels of", {}),
         )
+    ),
+    _FORGED_EVENT,
+    _patch(
+        "change the daemon's configuration",
+        f"/api/v1/namespaces/{HOME}/configmaps/{DAEMON}",
+        {"data": {"x": "x"}},
     ),
     Request("delete its own Secret", "DELETE", f"/api/v1/namespaces/{HOME}/secrets/rescheduler-webhook-cert"),
     _create("create a Secret", f"/api/v1/namespaces/{HOME}/secrets", _object("v1", "Secret", "x")),
@@ -871,6 +886,20 @@ WEBHOOKS_JOB: Final = (
             "kind": "Secret",
             "metadata": {"name": WEBHOOK_SECRET, "labels": labels("webhook") | install_labels(HOME)},
             "data": {"tls.crt": b64encode(b"x").decode()},
+        },
+    ),
+    Request(
+        "write whose turn it is",
+        "PUT",
+        f"/api/v1/namespaces/{HOME}/configmaps/{EVICTION_TURNS_CONFIG_MAP}",
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": EVICTION_TURNS_CONFIG_MAP,
+                "labels": labels("webhook") | install_labels(HOME),
+            },
+            "data": {"uid": "shop/db-0 uid x"},
         },
     ),
 )

@@ -66,7 +66,7 @@ def by_name(items: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]
     """Drop what differs on purpose: Helm creates the namespace, and an annotation keeps the definition."""
     for item in items:
         item["metadata"].pop("annotations", None)
-        if item["kind"] == "ConfigMap":  # the same file, laid out differently
+        if item["kind"] == "ConfigMap" and "data" in item:  # the same file, laid out differently
             item["data"] = {name: yaml.safe_load(text) for name, text in item["data"].items()}
     return {(item["kind"], item["metadata"]["name"]): item for item in items if item["kind"] != "Namespace"}
 

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rescheduler.install.component_manifests import certificate_secret
+from rescheduler.install.component_manifests import objects_that_the_webhook_writes
 from rescheduler.install.manifests import scheduler_configuration
 from rescheduler.kube.access.cluster_config import load_cluster_access
 from rescheduler.kube.api_resources import SECRETS, Object
@@ -102,7 +102,7 @@ async def _given(kubeconfig: Path, address: Address) -> None:
     """Return the certificate that the first process creates and an administrator copies."""
     async with HttpTransport(load_cluster_access(kubeconfig)) as network:
         client = Client(network)
-        await client.create(SECRETS, certificate_secret(HOME.namespace))
+        await client.create(SECRETS, objects_that_the_webhook_writes(HOME.namespace)[0])
         secret = CertificateSecret(client, HOME.namespace, HOME.names, lambda: datetime.now(UTC))
         found = await secret.credentials()
     assert found.client is not None

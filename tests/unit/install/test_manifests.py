@@ -35,6 +35,12 @@ def of_kind(kind, items):
     return [item for item in items if item["kind"] == kind]
 
 
+def configuration_of(items):
+    """The ConfigMap with the configuration. That of the webhook has no data."""
+    (found,) = (item for item in of_kind("ConfigMap", items) if "data" in item)
+    return found
+
+
 def pods(items):
     return {item["metadata"]["name"]: item["spec"]["template"] for item in of_kind("Deployment", items)}
 
@@ -263,13 +269,13 @@ def test_the_page_is_served_outside_of_its_pod_only_with_a_certificate():
 
 
 def test_the_default_configuration_is_one_with_which_the_daemon_starts():
-    (found,) = of_kind("ConfigMap", install_manifests())
+    found = configuration_of(install_manifests())
     loaded = load_content(found["data"]["rescheduler.yaml"].encode(), known_strategies(), source="it")
     assert loaded.notes == ()
 
 
 def policy_of(options):
-    (found,) = of_kind("ConfigMap", install_manifests(options))
+    found = configuration_of(install_manifests(options))
     text = found["data"]["rescheduler.yaml"].encode()
     return load_content(text, known_strategies(), source="it").configuration.policy
 
@@ -312,7 +318,7 @@ def test_a_file_with_a_dry_run_is_installed_without_a_note(tmp_path):
 
 
 def test_args_become_part_of_the_configuration():
-    (found,) = of_kind("ConfigMap", install_manifests(Options(args={"cpuThreshold": 70})))
+    found = configuration_of(install_manifests(Options(args={"cpuThreshold": 70})))
     loaded = load_content(found["data"]["rescheduler.yaml"].encode(), known_strategies(), source="it")
     assert loaded.configuration.policy.cpu_threshold == 70
 
@@ -347,7 +353,7 @@ def test_our_alerts_become_a_prometheus_rule():
     ],
 )
 def test_the_configuration_says_whether_copies_are_restricted(options, restricted):
-    (found,) = of_kind("ConfigMap", install_manifests(options))
+    found = configuration_of(install_manifests(options))
     loaded = load_content(found["data"]["rescheduler.yaml"].encode(), known_strategies(), source="it")
     assert loaded.configuration.policy.restricted_copies is restricted
 

@@ -83,7 +83,7 @@ def eventually() -> Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]:
 def guarded(client: Client, serve: Serve) -> Any:
     @contextlib.asynccontextmanager
     async def guarding(policy: Policy | None = None) -> AsyncIterator[SteeringServer]:
-        settings = EvictionSettings(policy or Policy(), "ours", "rescheduler")
+        settings = EvictionSettings(policy or Policy(), "ours", "rescheduler", "ours")
         async with serve(evictions=settings) as webhook:
             guard = webhook._service.evictions
             assert guard is not None

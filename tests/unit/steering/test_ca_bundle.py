@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rescheduler.install.component_manifests import certificate_secret
+from rescheduler.install.component_manifests import objects_that_the_webhook_writes
 from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, json_patch
 from rescheduler.kube.client import Client
 from rescheduler.steering.steering_server import SteeringServer, SteeringServerOptions
@@ -149,7 +149,7 @@ async def test_a_secret_that_is_missing_is_reported_and_never_made(
         assert is_steered(await created(client)), "it goes on with the certificate that it has"
         assert webhook.is_ready
         assert (await client.list(SECRETS, namespace="ours")).items == []
-        await client.create(SECRETS, certificate_secret("ours"))
+        await client.create(SECRETS, objects_that_the_webhook_writes("ours")[0])
 
         async def filled() -> bool:
             return bool((await client.get(SECRETS, f"ours/{WEBHOOK_SECRET}")).get("data"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rescheduler.install.component_manifests import certificate_secret
+from rescheduler.install.component_manifests import objects_that_the_webhook_writes
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import SECRETS, merge_patch
 from rescheduler.kube.client import Client
@@ -28,7 +28,7 @@ LIFETIMES = CertificateLifetimes()
 
 @pytest.fixture(autouse=True)
 async def installed(client: Client) -> None:
-    await client.create(SECRETS, certificate_secret("ours"))
+    await client.create(SECRETS, objects_that_the_webhook_writes("ours")[0])
 
 
 def kept_by(client: Client, now: datetime = NOW) -> CertificateSecret:

@@ -238,6 +238,15 @@ class TestPassing:
         assert held(facts(owner=enough, budgets=(BUDGET,))).request is not None
         assert held(facts(owner=enough, mode=SafeEvictionMode.ALL)).request is not None
 
+    def test_that_is_not_moved_in_any_case_is_not_said_to_lack_a_move(self) -> None:
+        """While rescheduler is paused, clients are warned only of pods that would be moved."""
+        enough, recreated = (
+            workload(replicas=2, ready=3),
+            workload("Deployment", update_type="Recreate", surge=0),
+        )
+        assert passes(facts(unavailable="paused", owner=enough)) is PassReason.NOT_NEEDED
+        assert passes(facts(unavailable="paused", top=recreated)) is PassReason.ONLY_EVICTABLE
+
     def test_in_all_a_bare_pod_is_copied(self) -> None:
         bare = facts(pod=pod(owner=None), owner=None, top=None, mode=SafeEvictionMode.ALL)
         request = held(bare).request
@@ -257,37 +266,64 @@ class TestSetsThatCanOnlyBeEvicted:
         assert held(self.of_set(2)).request is None
         assert held(self.of_set(3, siblings_evicted=1)).request is None
 
-    def test_take_turns_that_all_replicas_of_the_webhook_know(self) -> None:
-        """Two clients drain two nodes at the same moment, and reach different replicas. Neither replica knows
-        what the other lets pass; but both know who goes first, and after a while their caches show it."""
-        assert passes(self.of_set(3, siblings_first=0)) is PassReason.ONLY_EVICTABLE
-        second = self.of_set(3, siblings_first=1)
-        assert "leave their nodes first (1)" in held(second).message
-        assert held(replace(second, first_held=NOW - timedelta(seconds=9)))
-        late = replace(second, first_held=NOW - timedelta(seconds=10))
-        assert passes(late) is PassReason.ONLY_EVICTABLE, (
-            "the first is not evicted: it is not waited for long"
+    def test_wait_until_terminating_ones_are_replaced(self) -> None:
+        """A pod of a StatefulSet that terminates slowly counts as ready until its containers have ended."""
+        assert (
+            "until terminating pods of StatefulSet db are replaced (1)"
+            in held(self.of_set(3, siblings_terminating=1)).message
         )
 
-    def test_take_turns_again_when_all_are_ready(self) -> None:
-        """Those that waited all the time must not leave at the same moment."""
-        waited = self.of_set(2, siblings_first=1, first_held=NOW - timedelta(minutes=2))
-        assert held(waited).is_for_siblings
-        ready = self.of_set(
-            3,
-            siblings_first=1,
-            first_held=NOW - timedelta(minutes=2),
-            last_blocked=NOW - timedelta(seconds=5),
+    def test_take_turns_on_which_replicas_of_the_webhook_agree(self) -> None:
+        """Neither replica may see yet what the other lets pass, on whatever nodes the pods are."""
+        decision = decide_eviction(self.of_set(3))
+        assert isinstance(decision, PassEviction)
+        assert decision.without_turn is not None
+        assert (
+            "waits for its turn: another pod of StatefulSet db was just let go"
+            in decision.without_turn.message
         )
-        assert not held(ready).is_for_siblings
-        assert passes(replace(ready, siblings_first=0)) is PassReason.ONLY_EVICTABLE
-        assert passes(replace(ready, now=NOW + timedelta(seconds=5))) is PassReason.ONLY_EVICTABLE
 
     def test_are_left_to_their_budget(self) -> None:
-        assert passes(self.of_set(2, budgets=(BUDGET,))) is PassReason.ONLY_EVICTABLE
+        for ready in (2, 3):
+            decision = decide_eviction(self.of_set(ready, budgets=(BUDGET,)))
+            assert isinstance(decision, PassEviction)
+            assert (decision.reason, decision.without_turn) == (PassReason.ONLY_EVICTABLE, None)
+
+    def test_need_no_turn_if_there_is_only_one(self) -> None:
+        record = workload("StatefulSet", replicas=1, ready=1)
+        decision = decide_eviction(facts(pod=pod(owner=self.OWNER), owner=record, top=record))
+        assert isinstance(decision, PassEviction)
+        assert decision.without_turn is None
+
+    def test_take_turns_as_spare_replicas_too(self) -> None:
+        """Of two ready pods where one is wanted, two replicas of the webhook must not let both go."""
+        decision = decide_eviction(facts(owner=workload(replicas=1, ready=2)))
+        assert isinstance(decision, PassEviction)
+        assert decision.reason is PassReason.NOT_NEEDED
+        assert decision.without_turn is not None
 
     def test_wait_no_longer_than_the_deadline(self) -> None:
         assert passes(self.of_set(2, first_held=NOW - DEADLINE)) is PassReason.DEADLINE
+
+
+class TestTheDeadlineOfADrain:
+    """Of a client that evicts pod after pod: each eviction is the first of its pod."""
+
+    def test_is_that_of_its_first_eviction(self) -> None:
+        began = NOW - timedelta(minutes=4)
+        request = held(facts(drained_since=began)).request
+        assert request is not None
+        assert request.deadline == began + DEADLINE
+        assert passes(facts(drained_since=NOW - DEADLINE)) is PassReason.DEADLINE
+
+    def test_is_not_shortened_by_owners_of_pods(self) -> None:
+        shortened = facts(
+            drained_since=NOW - timedelta(minutes=4),
+            namespace_annotations={SAFE_EVICTIONS_DEADLINE_ANNOTATION: "2m"},
+        )
+        request = held(shortened).request
+        assert request is not None
+        assert request.deadline == NOW + timedelta(minutes=2), "only that of this pod"
 
 
 class TestAnnotations:
@@ -332,6 +368,7 @@ _TEXT = st.sampled_from(["auto", "all", "off", "", "1h", "999h", "x" * 5000])
     replicas=st.integers(0, 5),
     kind=st.sampled_from(["ReplicaSet", "StatefulSet"]),
     is_recorded_again=st.booleans(),
+    drained=st.none() | _SINCE,
 )
 def test_no_eviction_is_held_beyond_the_deadline(
     *,
@@ -344,6 +381,7 @@ def test_no_eviction_is_held_beyond_the_deadline(
     replicas: int,
     kind: str,
     is_recorded_again: bool,
+    drained: timedelta | None,
 ) -> None:
     """Whatever workloads, annotations and PodMigrations say; also if one is deleted and recorded again."""
     owner = workload(kind, replicas=replicas, ready=ready)
@@ -359,6 +397,7 @@ def test_no_eviction_is_held_beyond_the_deadline(
         },
         migrations=(migration(step, created=created),),
         first_held=NOW - since,
+        drained_since=drained and NOW - drained,
     )
     if isinstance(decide_eviction(found), HoldEviction):
-        assert since < DEADLINE
+        assert max(since, drained or since) < DEADLINE

@@ -1,5 +1,6 @@
 """Evictions on a simulated cluster, answered by the real webhook over HTTPS."""
 
+import contextlib
 import json
 import statistics
 import time
@@ -17,6 +18,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.api_resources import (
     CONFIG_MAPS,
     DEPLOYMENTS,
+    EVENTS,
     LEASES,
     NAMESPACES,
     REPLICA_SETS,
@@ -42,31 +44,32 @@ async def lead(client: Client) -> None:
     await client.create(LEASES, {"apiVersion": "coordination.k8s.io/v1", "metadata": about, "spec": spec})
 
 
-async def run_web(client: Client, pods: int = 1) -> str:
+async def run_web(client: Client, pods: int = 1, name: str = "web") -> str:
     """A Deployment with ready pods; the uid of the first."""
-    await client.create(NODES.as_json, {"metadata": {"name": "n1"}, "spec": {}})
+    with contextlib.suppress(errors.AlreadyExists):
+        await client.create(NODES.as_json, {"metadata": {"name": "n1"}, "spec": {}})
     await put_status(client, NODES.as_json, "n1", {"conditions": READY})
-    about = {"namespace": "shop", "name": "web"}
+    about = {"namespace": "shop", "name": name}
     spec = {"replicas": pods, "selector": SELECTOR, "template": TEMPLATE}
     above = await client.create(DEPLOYMENTS, {"metadata": about, "spec": spec})
-    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "controller": True}
-    about = {**about, "name": "web-1", "ownerReferences": [{**owner, "uid": above["metadata"]["uid"]}]}
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name, "controller": True}
+    about = {**about, "name": f"{name}-1", "ownerReferences": [{**owner, "uid": above["metadata"]["uid"]}]}
     made = await client.create(REPLICA_SETS, {"metadata": about, "spec": spec})
-    await put_status(client, REPLICA_SETS, "shop/web-1", {"replicas": pods, "readyReplicas": pods})
-    owner = {**owner, "kind": "ReplicaSet", "name": "web-1", "uid": made["metadata"]["uid"]}
+    await put_status(client, REPLICA_SETS, f"shop/{name}-1", {"replicas": pods, "readyReplicas": pods})
+    owner = {**owner, "kind": "ReplicaSet", "name": f"{name}-1", "uid": made["metadata"]["uid"]}
     uids = []
     for number in range(pods):
-        name = f"web-1-{number}"
+        pod_name = f"{name}-1-{number}"
         about = {
             "namespace": "shop",
-            "name": name,
+            "name": pod_name,
             "labels": {"app": "web"},
             "ownerReferences": [owner],
         }
         pod = await client.create(
             PODS.as_json, {"metadata": about, "spec": {**TEMPLATE["spec"], "nodeName": "n1"}}
         )
-        await put_status(client, PODS.as_json, f"shop/{name}", {"phase": "Running", "conditions": READY})
+        await put_status(client, PODS.as_json, f"shop/{pod_name}", {"phase": "Running", "conditions": READY})
         uids.append(pod["metadata"]["uid"])
     return str(uids[0])
 
@@ -115,6 +118,78 @@ async def test_passes(obstacle: dict[str, str] | None, client: Client, guarded: 
         assert not await migrations(client)
 
 
+async def test_an_event_says_why_a_pod_is_evicted_without_a_move(
+    client: Client, guarded: Any, eventually: Any
+) -> None:
+    """On pod, workload and node, once however often it is tried: there is no PodMigration to look at."""
+    await run_web(client)
+    await lead(client)
+    about = {"namespace": "ours", "name": "rescheduler-state"}
+    data = {"pause": encode_state(Pause(paused=True))}
+    await client.create(CONFIG_MAPS, {"metadata": about, "data": data})
+    body = {
+        "uid": "1",
+        "name": "web-1-0",
+        "namespace": "shop",
+        "operation": "CREATE",
+        "subResource": "eviction",
+    }
+    async with guarded() as webhook, guarded() as other:
+        for each in (webhook, other, webhook):
+            guard = each._service.evictions
+            answer = json.loads(await guard.answer(json.dumps({"request": body}).encode()))["response"]
+            assert answer["allowed"], answer
+
+    async def written() -> list[Any]:
+        found = (await client.list(EVENTS)).items
+        return found if len(found) >= 3 else []
+
+    events = await eventually(written)
+    about = {(each["involvedObject"]["kind"], each["reason"], each["type"], each["count"]) for each in events}
+    assert about == {(kind, "EvictionPassed", "Warning", 1) for kind in ("Pod", "Deployment", "Node")}
+    assert len(events) == 3
+    words = "pod shop/web-1-0 is not moved before it is evicted: no move starts now: rescheduler is paused"
+    assert {each["message"] for each in events} == {words}
+
+
+async def test_a_dry_run_holds_nothing_and_says_nothing(client: Client, guarded: Any) -> None:
+    """A new installation is a dry run: no Event may complain of that at each eviction."""
+    await run_web(client)
+    await lead(client)
+    async with guarded(Policy(dry_run=True)) as webhook:
+        await client.evict("shop/web-1-0")
+    assert b'evictions_passed_total{reason="Off"} 1.0' in webhook._service.evictions.metrics.text()
+    assert not (await client.list(EVENTS)).items
+
+
+async def test_an_event_says_why_no_move_was_recorded(
+    client: Client, guarded: Any, eventually: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run_web(client)
+    await lead(client)
+    async with guarded() as webhook:
+        guard = webhook._service.evictions
+
+        async def refuse(*_: Any, **__: Any) -> Any:
+            raise errors.Forbidden("create podmigrations", "exceeded quota")
+
+        monkeypatch.setattr(guard._client, "create", refuse)
+        with pytest.raises(errors.Overloaded):
+            await client.with_quick_retries().evict("shop/web-1-0")
+
+        async def is_refused() -> bool:
+            return bool(guard._refused)
+
+        await eventually(is_refused)
+        monkeypatch.undo()
+        await client.evict("shop/web-1-0")
+
+    async def said() -> bool:
+        return any("exceeded quota" in each["message"] for each in (await client.list(EVENTS)).items)
+
+    assert await eventually(said)
+
+
 async def test_namespaces_opt_out_of_safe_evictions_by_their_labels(client: Client, guarded: Any) -> None:
     await run_web(client)
     await lead(client)
@@ -146,7 +221,7 @@ async def test_answers_take_less_than_five_milliseconds(client: Client, guarded:
             }  # fmt: skip
             body = json.dumps({"request": request}).encode()
             began = time.thread_time()
-            answer = guard.answer(body)
+            answer = await guard.answer(body)
             took_s.append(time.thread_time() - began)
             assert json.loads(answer)["response"]["status"]["code"] == 429
         assert statistics.quantiles(took_s, n=100)[98] < 0.005

@@ -8,16 +8,19 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from rescheduler.api.podmigration import EVICTION
+from rescheduler.api.well_known_names import EVICTION_TURNS_CONFIG_MAP
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.config.policy import Policy, SafeEvictions
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import NAMESPACES, STATEFUL_SETS, Object, merge_patch
+from rescheduler.kube.api_resources import CONFIG_MAPS, NAMESPACES, STATEFUL_SETS, Object, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.steering.steering_server import SteeringServer
+from rescheduler.steering.steering_service import EvictionSettings, SteeringService
 from rescheduler.steering.webhook.eviction_guard import EvictionGuard
 from tests.unit.steering.test_eviction_guard import READY, lead, migrations, put_status, run_web
 
@@ -38,8 +41,8 @@ def guard_of(webhook: SteeringServer) -> EvictionGuard:
     return guard
 
 
-def is_held(webhook: SteeringServer, body: bytes) -> bool:
-    return not json.loads(guard_of(webhook).answer(body))["response"]["allowed"]
+async def is_held(webhook: SteeringServer, body: bytes) -> bool:
+    return not json.loads(await guard_of(webhook).answer(body))["response"]["allowed"]
 
 
 class Clock:
@@ -70,12 +73,12 @@ async def test_deleting_the_record_does_not_restart_the_deadline(
     clock = Clock()
     guard_of(webhook)._now = clock.now
     for _ in range(4):
-        assert is_held(webhook, review())
+        assert await is_held(webhook, review())
         (made,) = await eventually(lambda: migrations(client))
         await client.delete(POD_MIGRATIONS, f"shop/{made['metadata']['name']}")
         await eventually(lambda: _is_forgotten(webhook))
         clock.passed += timedelta(minutes=3)
-    assert not is_held(webhook, review()), "twelve minutes after the first"
+    assert not await is_held(webhook, review()), "twelve minutes after the first"
 
 
 async def _is_forgotten(webhook: SteeringServer) -> bool:
@@ -100,9 +103,9 @@ async def test_a_record_that_another_client_made_first_holds_nothing_for_longer(
     await client.create(POD_MIGRATIONS, taken)
     clock = Clock()
     guard_of(webhook)._now = clock.now
-    assert is_held(webhook, review())
+    assert await is_held(webhook, review())
     clock.passed = timedelta(minutes=10)
-    assert not is_held(webhook, review())
+    assert not await is_held(webhook, review())
     assert len(await migrations(client)) == 1
 
 
@@ -124,7 +127,7 @@ async def test_a_record_in_another_namespace_says_nothing_of_the_pod(
     }  # fmt: skip
     await client.create(POD_MIGRATIONS, forged)
     await eventually(lambda: _is_known(webhook))
-    assert is_held(webhook, review())
+    assert await is_held(webhook, review())
     assert len(await eventually(lambda: _two(client))) == 2, "and it is moved"
 
 
@@ -153,9 +156,51 @@ async def test_what_kubectl_prints_has_no_control_characters(
     }  # fmt: skip
     await client.create(POD_MIGRATIONS, made)
     await eventually(lambda: _is_known(webhook))
-    answer = json.loads(guard_of(webhook).answer(review()))["response"]
+    answer = json.loads(await guard_of(webhook).answer(review()))["response"]
     assert "owned" in answer["status"]["message"]
     assert answer["status"]["message"].isprintable()
+
+
+async def test_a_client_that_evicts_pod_after_pod_has_one_deadline(
+    client: Client, webhook: SteeringServer, eventually: Any
+) -> None:
+    """Each pod is evicted for the first time when the one before it is gone. The node is drained in time
+    nevertheless."""
+    clock = Clock()
+    await run_web(client, name="api", pods=4)
+    guard = guard_of(webhook)
+    guard._now = clock.now
+    await client.patch(NODES, "n1", merge_patch({"spec": {"unschedulable": True}}))
+    for number in range(4):
+        await eventually(lambda number=number: _sees(webhook, f"shop/api-1-{number}"))
+
+    async def is_cordoned() -> bool:
+        return guard._caches.is_emptied("n1")
+
+    await eventually(is_cordoned)
+    for number in range(2):
+        assert await is_held(webhook, review(f"api-1-{number}"))
+        clock.passed += timedelta(minutes=4)
+        assert await is_held(webhook, review(f"api-1-{number}"))
+        clock.passed += timedelta(minutes=1)
+    assert not await is_held(webhook, review("api-1-2"))
+    assert await is_held(webhook, review("api-1-2", userInfo={"username": "bob"})), (
+        "alice can't use up the time of others"
+    )
+    clock.passed += timedelta(minutes=30)
+    assert not await is_held(webhook, review("api-1-3")), "who waits a little gains nothing"
+    await client.patch(NODES, "n1", merge_patch({"spec": {"unschedulable": None}}))
+
+    async def is_in_service() -> bool:
+        return not guard._caches.is_emptied("n1")
+
+    await eventually(is_in_service)
+    assert await is_held(webhook, review("api-1-3"))
+
+
+async def _sees(webhook: SteeringServer, key: str) -> bool:
+    pod = guard_of(webhook)._caches.pod(key)
+    return pod is not None and pod.is_ready
 
 
 # -- loops and double moves
@@ -220,30 +265,131 @@ async def test_the_copy_of_a_move_is_not_moved_itself(
         return known is not None and known.is_ready
 
     await eventually(knows)
-    assert not is_held(webhook, review("copy"))
+    assert not await is_held(webhook, review("copy"))
     assert not await migrations(client)
 
 
 # -- two replicas of the webhook
 
 
+@pytest.mark.parametrize("drained", [pytest.param(2, id="drained"), pytest.param(0, id="not drained")])
 async def test_two_replicas_never_let_two_pods_of_a_set_go_at_once(
-    client: Client,
-    webhook: SteeringServer,
-    guarded: Any,
-    eventually: Any,
+    drained: int, client: Client, webhook: SteeringServer, guarded: Any, eventually: Any
 ) -> None:
-    """Two clients drain two nodes, and each reaches another replica at the same moment."""
-    await run_set(client, pods=3)
+    """Two clients evict two pods at the same moment, and reach different replicas, whose caches stay as they
+    are. On drained nodes and on others."""
+    await run_set(client, pods=3, drained=drained)
     async with guarded() as other:
         for each in (webhook, other):
             await eventually(lambda each=each: knows_set(each, 3))
-        held = {name: is_held(each, review(name)) for each, name in ((webhook, "db-0"), (other, "db-1"))}
-        assert held == {"db-0": True, "db-1": False}, "the highest ordinal goes first, whichever is asked"
+        found = await asyncio.gather(is_held(webhook, review("db-0")), is_held(other, review("db-1")))
+        assert sorted(found) == [False, True]
+        again = await asyncio.gather(is_held(webhook, review("db-0")), is_held(other, review("db-1")))
+        assert again == found, "the one that went may try again, the other waits"
 
 
-async def run_set(client: Client, pods: int) -> None:
-    """A StatefulSet of which each pod is on a cordoned node of its own."""
+async def test_a_turn_ends_when_caches_must_have_seen_it(
+    client: Client, webhook: SteeringServer, guarded: Any, eventually: Any
+) -> None:
+    """Of a pod whose eviction was refused after all, such as by another webhook, and that stays."""
+    clock = Clock()
+    await run_set(client, pods=3, drained=0)
+    async with guarded() as other:
+        for each in (webhook, other):
+            guard_of(each)._turns._monotonic_s = guard_of(each)._monotonic_s = lambda: clock.now().timestamp()
+            await eventually(lambda each=each: knows_set(each, 3))
+        assert not await is_held(webhook, review("db-0"))
+        assert await is_held(other, review("db-1"))
+        clock.passed += timedelta(seconds=11)
+        assert not await is_held(other, review("db-1"))
+        assert await is_held(webhook, review("db-0"))
+
+
+async def test_a_slow_api_server_holds_no_answer_up(
+    client: Client, webhook: SteeringServer, eventually: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod waits for its turn at most a second: then its eviction is held, and the client tries again."""
+    await run_set(client, pods=3, drained=0)
+    await eventually(lambda: knows_set(webhook, 3))
+    turns = guard_of(webhook)._turns
+    replace = turns._client.replace
+
+    async def never(*_: Any, **__: Any) -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(turns._client, "replace", never)
+    began_s = time.monotonic()
+    assert await is_held(webhook, review("db-0"))
+    assert time.monotonic() - began_s < 1.9, "API servers wait two seconds"
+    monkeypatch.setattr(turns._client, "replace", replace)
+    assert not await is_held(webhook, review("db-0"))
+
+
+async def test_without_the_config_map_evictions_of_sets_pass(
+    client: Client, webhook: SteeringServer, eventually: Any
+) -> None:
+    """As without rescheduler, until it is installed again."""
+    await run_set(client, pods=3, drained=0)
+    await eventually(lambda: knows_set(webhook, 3))
+    await client.delete(CONFIG_MAPS, f"ours/{EVICTION_TURNS_CONFIG_MAP}")
+    await eventually(lambda: _has_no_turns(webhook))
+    assert not await is_held(webhook, review("db-0"))
+    assert await is_held(webhook, review("db-1")), "this replica knows what it let pass"
+
+
+async def _has_no_turns(webhook: SteeringServer) -> bool:
+    return guard_of(webhook)._turns._item is None
+
+
+async def test_turns_are_where_the_webhook_is_installed(client: Client, webhook: SteeringServer) -> None:
+    """The Lease of the daemon may be in another namespace (`resourceNamespace`)."""
+    settings = EvictionSettings(Policy(), "elsewhere", "rescheduler", "ours")
+    guard, pod = SteeringService(client, evictions=settings).evictions, guard_of(webhook)._caches.pod(POD)
+    assert guard is not None
+    assert pod is not None
+    assert await guard._turns.take(pod)
+    written = await client.get(CONFIG_MAPS, f"ours/{EVICTION_TURNS_CONFIG_MAP}")
+    assert [turn.split()[0] for turn in written["data"].values()] == [POD]
+
+
+async def test_a_tenant_with_many_sets_leaves_turns_to_others(
+    webhook: SteeringServer, client: Client
+) -> None:
+    turns, pod = guard_of(webhook)._turns, guard_of(webhook)._caches.pod(POD)
+    assert pod is not None
+    owned = [
+        msgspec.structs.replace(pod, owners=(msgspec.structs.replace(pod.owners[0], uid=f"set-{number}"),))
+        for number in range(2_001)
+    ]
+    given = await asyncio.gather(*(turns.take(each) for each in owned))
+    assert given.count(False) == 1
+    other = msgspec.structs.replace(owned[-1], key="bank/db-0", namespace="bank")
+    assert await turns.take(other)
+
+
+async def test_a_set_waits_for_a_pod_that_terminates_slowly(
+    client: Client, webhook: SteeringServer, eventually: Any
+) -> None:
+    """Its StatefulSet counts it as ready until its containers have ended."""
+    clock = Clock()
+    guard_of(webhook)._monotonic_s = lambda: clock.now().timestamp()
+    await run_set(client, pods=3, drained=0)
+    await eventually(lambda: knows_set(webhook, 3))
+    change = {"metadata": {"finalizers": ["example.com/waits"]}}
+    await client.patch(PODS, "shop/db-0", merge_patch(change))
+    await client.delete(PODS, "shop/db-0")
+
+    async def is_seen() -> bool:
+        pod = guard_of(webhook)._caches.pod("shop/db-0")
+        return pod is not None and pod.is_terminating
+
+    await eventually(is_seen)
+    clock.passed += timedelta(minutes=1)
+    assert await is_held(webhook, review("db-1"))
+
+
+async def run_set(client: Client, pods: int, drained: int) -> None:
+    """A StatefulSet of which each pod has a node of its own; so many nodes are cordoned."""
     about = {"namespace": "shop", "name": "db"}
     labels = {"app": "db"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
@@ -254,7 +400,7 @@ async def run_set(client: Client, pods: int) -> None:
     owner["uid"] = made["metadata"]["uid"]
     for number in range(pods):
         node, name = f"node-{number}", f"db-{number}"
-        is_drained = number < 2
+        is_drained = number < drained
         await client.create(NODES.as_json, {"metadata": {"name": node}, "spec": {}})
         await put_status(client, NODES.as_json, node, {"conditions": READY})
         if is_drained:
@@ -292,7 +438,7 @@ async def knows_set(webhook: SteeringServer, ready: int) -> bool:
 )
 async def test_no_review_takes_long(body: bytes, webhook: SteeringServer) -> None:
     began_s = time.thread_time()
-    answer = guard_of(webhook).answer(body)
+    answer = await guard_of(webhook).answer(body)
     assert time.thread_time() - began_s < 0.2
     assert len(answer) < 5_000
     assert json.loads(answer)["response"] is not None
@@ -305,7 +451,7 @@ async def test_a_user_gets_no_pod_of_another_namespace_moved(client: Client, web
     """API servers say in which namespace the request was authorized; nothing else in it counts."""
     await client.create(NAMESPACES, {"metadata": {"name": "mine"}})
     other = review(namespace="mine", object={"metadata": {"namespace": "shop", "name": "web-1-0"}})
-    assert not is_held(webhook, other)
+    assert not await is_held(webhook, other)
     assert not await migrations(client)
 
 
@@ -313,7 +459,7 @@ async def test_a_name_of_a_user_can_t_forge_lines_or_fill_the_record(
     client: Client, webhook: SteeringServer, eventually: Any
 ) -> None:
     name = "eve\nevicted by admin\x1b[31m" + "x" * 100_000
-    assert is_held(webhook, review(userInfo={"username": name}))
+    assert await is_held(webhook, review(userInfo={"username": name}))
     (made,) = await eventually(lambda: migrations(client))
     reason = made["spec"]["reason"]
     assert len(reason) <= 500

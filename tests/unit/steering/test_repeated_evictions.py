@@ -11,7 +11,7 @@ import pytest
 
 from rescheduler.api.podmigration import EVICTION
 from rescheduler.api.well_known_names import SAFE_EVICTIONS_ANNOTATION, SAFE_EVICTIONS_DEADLINE_ANNOTATION
-from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.config.policy import Policy, SafeEvictions
 from rescheduler.kube import errors
@@ -75,12 +75,12 @@ async def test_another_drain_later_may_move_the_pod_after_all(
     client: Client, webhook: SteeringServer, clock: Clock, eventually: Any
 ) -> None:
     """A pod that could not be moved yesterday must not be unprotected for the rest of its life."""
-    assert is_held(webhook, review())
+    assert await is_held(webhook, review())
     await _remove_record(client, webhook, eventually)
     clock.passed += DEADLINE
-    assert not is_held(webhook, review())
+    assert not await is_held(webhook, review())
     clock.passed += EVICTION_RETRY_AFTER
-    assert is_held(webhook, review())
+    assert await is_held(webhook, review())
     assert await eventually(lambda: migrations(client))
 
 
@@ -88,21 +88,21 @@ async def test_a_client_that_never_stops_trying_is_held_up_once(
     client: Client, webhook: SteeringServer, clock: Clock, eventually: Any
 ) -> None:
     """A drain that a budget refuses for days is not held up again and again."""
-    assert is_held(webhook, review())
+    assert await is_held(webhook, review())
     await _remove_record(client, webhook, eventually)
     clock.passed += DEADLINE
     for _ in range(12):
-        assert not is_held(webhook, review())
+        assert not await is_held(webhook, review())
         clock.passed += EVICTION_RETRY_AFTER / 2
 
 
 async def test_a_client_that_tries_once_a_day_gets_its_turn(
     client: Client, webhook: SteeringServer, clock: Clock, eventually: Any
 ) -> None:
-    assert is_held(webhook, review())
+    assert await is_held(webhook, review())
     await _remove_record(client, webhook, eventually)
     clock.passed += timedelta(days=1)
-    assert not is_held(webhook, review())
+    assert not await is_held(webhook, review())
 
 
 # -- names and refusals
@@ -136,7 +136,7 @@ async def test_a_name_that_was_taken_in_advance_holds_nothing_up(
         await client.replace(POD_MIGRATIONS.status, {**made, "status": status})
 
     async def passes() -> bool:
-        return not is_held(webhook, review())
+        return not await is_held(webhook, review())
 
     await eventually(passes)
 
@@ -152,15 +152,15 @@ async def test_a_refused_record_is_tried_again_when_the_cause_may_be_gone(
         raise errors.Forbidden("create podmigrations", "exceeded quota")
 
     monkeypatch.setattr(guard._client, "create", refuse)
-    assert is_held(webhook, review())
+    assert await is_held(webhook, review())
 
     async def passes() -> bool:
-        return not is_held(webhook, review())
+        return not await is_held(webhook, review())
 
     await eventually(passes)
     monkeypatch.setattr(guard._client, "create", create)
     clock.passed += timedelta(minutes=6)
-    assert is_held(webhook, review())
+    assert await is_held(webhook, review())
     assert await eventually(lambda: migrations(client))
 
 
@@ -174,8 +174,8 @@ async def test_a_spare_replica_is_given_away_once(client: Client, webhook: Steer
     await client.replace(REPLICA_SETS, {**item, "spec": {**item["spec"], "replicas": 1}})
     caches = guard_of(webhook)._caches
     await _until(lambda: _replicas(caches) == 1)
-    assert not is_held(webhook, review("web-1-0"))
-    assert is_held(webhook, review("web-1-1"))
+    assert not await is_held(webhook, review("web-1-0"))
+    assert await is_held(webhook, review("web-1-1"))
 
 
 def _replicas(caches: Any) -> int:
@@ -194,49 +194,46 @@ async def _until(holds: Any) -> None:
 async def test_two_replicas_never_let_two_pods_go_that_can_only_be_evicted(
     client: Client, webhook: SteeringServer, guarded: Any
 ) -> None:
-    """As for a StatefulSet: two clients drain nodes, and reach different replicas at the same moment."""
+    """As for a StatefulSet: two clients evict pods, and reach different replicas at the same moment."""
     change = {"spec": {"strategy": {"type": "Recreate", "rollingUpdate": None}}}
     await client.patch(DEPLOYMENTS, "shop/web", merge_patch(change))
-    await client.patch(NODES, "n1", merge_patch({"spec": {"unschedulable": True}}))
     async with guarded() as other:
         for each in (webhook, other):
             caches = guard_of(each)._caches
 
             def is_known(caches: Any = caches) -> bool:
                 top = caches._workloads["Deployment"].get("shop/web")
-                return caches._leaves("n1") and top is not None and top.record.update_type == "Recreate"
+                return top is not None and top.record.update_type == "Recreate"
 
             await _until(is_known)
-        held = {
-            name: is_held(each, review(name)) for each, name in ((webhook, "web-1-0"), (other, "web-1-1"))
-        }
-    assert held == {"web-1-0": True, "web-1-1": False}
+        found = await asyncio.gather(is_held(webhook, review("web-1-0")), is_held(other, review("web-1-1")))
+    assert sorted(found) == [False, True]
 
 
 async def test_pods_that_waited_for_a_sibling_don_t_leave_together(
     client: Client, webhook: SteeringServer, guarded: Any, eventually: Any
 ) -> None:
     """A set of three loses one pod, and two drains want the other two, at different replicas, for a minute.
-    The moment all are ready, only the first may go."""
+    The moment all are ready, only one may go."""
     clock = Clock()
-    await run_set(client, pods=3)
+    await run_set(client, pods=3, drained=2)
     async with guarded(Policy(safe_evictions=SafeEvictions(deadline=DEADLINE))) as other:
         for each in (webhook, other):
             guard_of(each)._now = clock.now
-            guard_of(each)._monotonic_s = lambda: clock.now().timestamp()
+            guard_of(each)._turns._monotonic_s = guard_of(each)._monotonic_s = lambda: clock.now().timestamp()
             await eventually(lambda each=each: knows_set(each, 3))
         await put_status(client, STATEFUL_SETS, "shop/db", {"replicas": 3, "readyReplicas": 2})
         for each in (webhook, other):
             await eventually(lambda each=each: knows_set(each, 2))
         for _ in range(12):
-            assert is_held(webhook, review("db-0"))
-            assert is_held(other, review("db-1"))
+            assert await is_held(webhook, review("db-0"))
+            assert await is_held(other, review("db-1"))
             clock.passed += timedelta(seconds=5)
         await put_status(client, STATEFUL_SETS, "shop/db", {"replicas": 3, "readyReplicas": 3})
         for each in (webhook, other):
             await eventually(lambda each=each: knows_set(each, 3))
-        held = {name: is_held(each, review(name)) for each, name in ((webhook, "db-0"), (other, "db-1"))}
-    assert held == {"db-0": True, "db-1": False}
+        found = await asyncio.gather(is_held(webhook, review("db-0")), is_held(other, review("db-1")))
+    assert sorted(found) == [False, True]
 
 
 # -- what clients may add to an eviction
@@ -262,14 +259,14 @@ async def test_options_of_an_eviction(
     wanted = options.get("preconditions")
     if wanted and wanted.get("uid") == "{uid}":
         options = {**options, "preconditions": {"uid": uid}}
-    assert is_held(webhook, review(object={"deleteOptions": options})) is is_held_up
+    assert await is_held(webhook, review(object={"deleteOptions": options})) is is_held_up
 
 
 async def test_a_name_for_generated_names_means_nothing(webhook: SteeringServer) -> None:
     """The pod is the one in the path of the request, which the API server authorized."""
     made = {"metadata": {"generateName": "web-1-", "name": "web-1-1"}}
-    assert is_held(webhook, review(object=made))
-    assert not is_held(webhook, review(name="", object=made))
+    assert await is_held(webhook, review(object=made))
+    assert not await is_held(webhook, review(name="", object=made))
 
 
 async def test_a_terminating_pod_is_left_alone(client: Client, webhook: SteeringServer) -> None:
@@ -283,7 +280,7 @@ async def test_a_terminating_pod_is_left_alone(client: Client, webhook: Steering
         return pod is not None and pod.is_terminating
 
     await _until(is_terminating)
-    assert not is_held(webhook, review())
+    assert not await is_held(webhook, review())
     assert not await migrations(client)
 
 
@@ -304,16 +301,16 @@ async def test_absurd_annotations(client: Client, webhook: SteeringServer, clock
         guard._caches._namespaces._cache.put({"metadata": about})
         guard._held.clear()
         clock.passed = timedelta()
-        guard.answer(review())
+        await guard.answer(review())
         clock.passed = DEADLINE
-        assert not is_held(webhook, review()), annotations
+        assert not await is_held(webhook, review()), annotations
 
 
 async def test_metrics_say_what_became_of_evictions(client: Client, webhook: SteeringServer) -> None:
-    assert is_held(webhook, review())
-    assert is_held(webhook, review())
-    assert not is_held(webhook, review(dryRun=True))
-    assert not is_held(webhook, review("unknown"))
+    assert await is_held(webhook, review())
+    assert await is_held(webhook, review())
+    assert not await is_held(webhook, review(dryRun=True))
+    assert not await is_held(webhook, review("unknown"))
     text = guard_of(webhook).metrics.text().decode()
     assert "rescheduler_evictions_held_total 2.0" in text
     for reason, count in (("DryRun", 1), ("UnknownPod", 1), ("DeadlineExceeded", 0), ("MoveFailed", 0)):
@@ -364,9 +361,9 @@ async def test_budgets_of_a_tenant_cost_others_no_time(
     """A user who may create budgets may create thousands, and evict pods of that namespace all the time."""
     index = guard_of(webhook)._caches._budget_index
     for number in range(5_000):
-        index._budget_changed(None, _budget(number, selector(number)))
+        index.changed(None, _budget(number, selector(number)))
     began_s = time.thread_time()
-    assert is_held(webhook, review()) is is_held_up
+    assert await is_held(webhook, review()) is is_held_up
     assert time.thread_time() - began_s < 0.02
 
 
@@ -387,7 +384,7 @@ async def test_budgets_that_cover_a_pod_are_those_of_the_server(
     ]
     covers, before = [], None
     for version in versions:
-        index._budget_changed(before, version)
+        index.changed(before, version)
         covers.append(len(index.of_pod(pod) or ()))
         before = version
     assert covers == [0, 1, 0, 1, 0, 1, 0]

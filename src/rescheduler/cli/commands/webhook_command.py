@@ -110,7 +110,7 @@ def webhook(  # noqa: PLR0913 - one per option
 
         terms = configuration.leader_election
         evictions = EvictionSettings(
-            configuration.policy, terms.resource_namespace or home, terms.resource_name
+            configuration.policy, terms.resource_namespace or home, terms.resource_name, home
         )
         address = _address(home, service, url)
         options = SteeringServerOptions(

@@ -27,9 +27,10 @@ from rescheduler.config.policy import Configuration, FailedPodsPolicy, Policy, U
 from rescheduler.daemon.daemon_process import Daemon, DaemonOptions
 from rescheduler.daemon.listeners import DaemonListener
 from rescheduler.install.cluster_installation import install_definition
-from rescheduler.install.component_manifests import certificate_secret
+from rescheduler.install.component_manifests import objects_that_the_webhook_writes
 from rescheduler.install.install_options import with_install_id
 from rescheduler.kube.api_resources import (
+    CONFIG_MAPS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     POD_DISRUPTION_BUDGETS,
@@ -293,7 +294,10 @@ async def running_webhook(client: Client, evictions: EvictionSettings | None = N
     port = _free_port()
     address = UrlAddress(f"https://127.0.0.1:{port}")
     steering, guard = webhook_configurations(address)
-    await client.create(SECRETS, certificate_secret(DEMO_NAMESPACE))
+    for kind, item in zip(
+        (SECRETS, CONFIG_MAPS), objects_that_the_webhook_writes(DEMO_NAMESPACE), strict=True
+    ):
+        await client.create(kind, item)
     await client.create(MUTATING_WEBHOOKS, with_install_id(steering, DEMO_NAMESPACE))
     await client.create(VALIDATING_WEBHOOKS, with_install_id(guard, DEMO_NAMESPACE))
     options = SteeringServerOptions(

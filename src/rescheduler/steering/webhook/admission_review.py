@@ -11,12 +11,15 @@ from rescheduler.steering.intents import PartialPod
 
 __all__ = [
     "AdmissionRequest",
+    "EvictionRequest",
     "PatchOperation",
     "UnreadableReview",
     "allowed_review",
     "denied_review",
     "is_probe",
+    "printable",
     "probe_review",
+    "read_eviction",
     "read_request",
     "uid_of",
 ]
@@ -120,3 +123,85 @@ def _review(response: dict[str, Any]) -> bytes:
     return msgspec.json.encode(
         {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
     )
+
+
+# -- evictions
+
+
+class _Preconditions(msgspec.Struct):
+    uid: str | None = None
+
+
+class _DeleteOptions(msgspec.Struct, rename="camel"):
+    dry_run: list[str] | None = None
+    preconditions: _Preconditions | None = None
+
+
+class _Eviction(msgspec.Struct, rename="camel"):
+    delete_options: _DeleteOptions | None = None
+
+
+class _ExtraOfUser(msgspec.Struct):
+    pods: list[str] | None = msgspec.field(default=None, name="authentication.kubernetes.io/pod-name")
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+    extra: _ExtraOfUser | None = None
+
+
+class _Options(msgspec.Struct, rename="camel"):
+    field_manager: str = ""
+
+
+class EvictionRequest(msgspec.Struct, rename="camel"):
+    uid: str
+    name: str
+    namespace: str
+    operation: str
+    sub_resource: str | None = None
+    object: _Eviction | None = None
+    dry_run: bool | None = None
+    user_info: _User = msgspec.field(default_factory=_User)
+    options: _Options | None = None
+
+    @property
+    def is_dry_run(self) -> bool:
+        """`kubectl drain --dry-run=server` says so in the options of the deletion, not of the request."""
+        options = self.object.delete_options if self.object is not None else None
+        return bool(self.dry_run) or (options is not None and "All" in (options.dry_run or ()))
+
+    @property
+    def pod_uid(self) -> str:
+        options = self.object.delete_options if self.object is not None else None
+        wanted = options.preconditions if options is not None else None
+        return (wanted.uid or "") if wanted is not None else ""
+
+    @property
+    def client(self) -> str:
+        """Return the user and what else the request says of the client. A review has no user agent."""
+        pod = (self.user_info.extra.pods if self.user_info.extra is not None else None) or []
+        manager = self.options.field_manager if self.options is not None else ""
+        more = ", ".join([*(f"pod {name}" for name in pod[:1]), *filter(None, (manager,))])
+        words = f"{self.user_info.username} ({more})" if more else self.user_info.username
+        return printable(words)[:300]
+
+
+class _EvictionReview(msgspec.Struct):
+    request: EvictionRequest
+
+
+_EVICTION_READER: Final = msgspec.json.Decoder(_EvictionReview)
+
+
+def read_eviction(body: bytes) -> EvictionRequest:
+    """Decode an AdmissionReview of `pods/eviction`; raise `UnreadableReview`."""
+    try:
+        return _EVICTION_READER.decode(body).request
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableReview(str(error)) from error
+
+
+def printable(words: str) -> str:
+    """Return the words without control characters: kubectl prints them, and tenants write some of them."""
+    return "".join(each if each.isprintable() else "?" for each in words)

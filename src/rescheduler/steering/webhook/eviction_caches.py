@@ -2,20 +2,26 @@
 
 Informers keep them current, so that an answer takes no request. Workloads are kept as small records: there
 may be many thousands.
+
+There is one exception: replicas of the webhook can't decide from their caches which pod of a set goes
+first. A conditional write decides that (`EvictionTurns`).
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+import logging
+import secrets
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
 
-from kubevalues import Selector
 from rescheduler.api.daemon_status import STATE_CONFIG_MAP, UnreadableState, decode_pause, decode_status
 from rescheduler.api.podmigration import Migration, UnreadableMigration, decode_migration
-from rescheduler.cluster.budget_record import BudgetRecord, decode_budget
+from rescheduler.api.well_known_names import EVICTION_TURNS_CONFIG_MAP
+from rescheduler.cluster.budget_record import BudgetIndex
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.node_record import in_maintenance, leaving_because
 from rescheduler.cluster.object_meta import OwnerReference, UnreadableObject
@@ -37,16 +43,27 @@ from rescheduler.kube.api_resources import (
 )
 from rescheduler.kube.client import Client
 from rescheduler.kube.codecs.codec import JsonCodec, metadata_codec
+from rescheduler.kube.event_recorder import log_event
 from rescheduler.kube.informer import Informer, ListOptions
 from rescheduler.kube.leader_election import LeaseObservation, LeaseRecord, lease_record_of
-from rescheduler.steering.webhook.eviction_decision import EvictionFacts, goes_by_turns
+from rescheduler.steering.webhook.eviction_decision import EvictionFacts
 
-__all__ = ["DaemonPresence", "EvictionCaches"]
+__all__ = ["DaemonPresence", "EvictionCaches", "EvictionTurns"]
+
+log = logging.getLogger(__name__)
 
 _LEASE_MARGIN_S: Final = 5.0
-_MAX_COMPARISONS: Final = 5_000
-"""Values and labels that a review compares at most: this takes about a millisecond."""
-_TURN_KINDS: Final = frozenset({"ReplicaSet", "StatefulSet"})
+_TURN_LASTS_S: Final = 10.0
+"""How long after the eviction of a pod caches may not show it: that of its request, and of the watch."""
+_TURN_TIMEOUT_S: Final = 1.0
+"""API servers wait two seconds for an answer, and let the eviction pass without one."""
+_TURN_TRIES: Final = 3
+_UNORDERED: Final = (
+    f"ConfigMap {EVICTION_TURNS_CONFIG_MAP} can't be written, so pods of one set may be evicted at the same "
+    "moment. Reinstall it: `rescheduler manifests | kubectl apply -f -`, or `helm upgrade`"
+)
+_MAX_TURNS: Final = 4_000
+"""How many controllers have a turn at the same time at most, so that the ConfigMap stays small."""
 _NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
 
 
@@ -121,116 +138,140 @@ class DaemonPresence:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class _IndexedBudget:
-    budget: BudgetRecord
-    pods: Selector
-    labels: tuple[tuple[str, str], ...]
-    """The labels that its pods must have."""
-    comparisons: int
+class EvictionTurns:
+    """Lets the pods of one controller go one after the other, whichever replica of the webhook is asked.
 
+    A pod is let go only after its turn was written into a ConfigMap, in the version that was read: of two
+    replicas, the API server accepts one write. For some seconds on our own clock since we saw that turn, no
+    other pod of the controller gets one; from then on, caches show that the pod is gone.
 
-@dataclass(slots=True)
-class _NamespaceBudgets:
-    by_label: dict[tuple[str, str], dict[str, _IndexedBudget]] = field(default_factory=dict)
-    others: dict[str, _IndexedBudget] = field(default_factory=dict)
-
-    def put(self, key: str, budget: _IndexedBudget) -> None:
-        if not budget.labels:
-            self.others[key] = budget
-            return
-        # The label that the fewest others require: often all budgets of a namespace have one in common.
-        label = min(budget.labels, key=lambda each: len(self.by_label.get(each, ())))
-        self.by_label.setdefault(label, {})[key] = budget
-
-    def remove(self, key: str, budget: _IndexedBudget) -> None:
-        self.others.pop(key, None)
-        for label in budget.labels:
-            group = self.by_label.get(label, {})
-            if group.pop(key, None) is not None and not group:
-                del self.by_label[label]
-
-    def candidates(self, labels: Mapping[str, str]) -> Iterator[_IndexedBudget]:
-        yield from self.others.values()
-        for label in labels.items():
-            yield from self.by_label.get(label, {}).values()
-
-
-class _BudgetIndex:
-    """Finds the budgets that cover a pod, in a time that no tenant can raise.
-
-    A namespace may have thousands of budgets, with selectors of any size, and its owner may have its pods
-    evicted all the time. If every review examined all of them, the webhook would not answer others in time.
-    So budgets are indexed by one label that they require, and a review that would still have to compare too
-    much gets no answer.
+    All turns that are asked for during a write are in the next one: no tenant makes others wait for more.
     """
 
-    def __init__(self, budgets: Informer[Object]) -> None:
-        self._namespaces: dict[str, _NamespaceBudgets] = {}
-        self._indexed: dict[str, _IndexedBudget] = {}
-        budgets.subscribe(self._budget_changed)
+    def __init__(self, client: Client, namespace: str, monotonic_s: Callable[[], float]) -> None:
+        self._namespace, self._own = namespace, f"metadata.name={EVICTION_TURNS_CONFIG_MAP}"
+        self._client = client.with_quick_retries()
+        self._monotonic_s = monotonic_s
+        self._item: Object | None = None
+        """The newest state that we know; None if it must be read first."""
+        self._seen: dict[str, tuple[str, float]] = {}
+        """The turn of each controller, by uid, and when we first saw it."""
+        self._asked: dict[str, tuple[PodRecord, asyncio.Future[bool]]] = {}
+        self._writer: asyncio.Task[None] | None = None
+        self._informer = Informer(client, CONFIG_MAPS, ListOptions(namespace=namespace, fields=self._own))
+        self._informer.subscribe(lambda _, new: self._observe(new))
 
-    def of_pod(self, pod: PodRecord) -> tuple[BudgetRecord, ...] | None:
-        """Return the budgets that cover the pod; None if finding them would take too long."""
-        namespace = self._namespaces.get(pod.namespace)
-        if namespace is None:
-            return ()
-        found: list[BudgetRecord] = []
-        comparisons = 0
-        for each in namespace.candidates(pod.labels):
-            comparisons += each.comparisons
-            if comparisons > _MAX_COMPARISONS:
-                return None
-            if each.pods.matches(pod.labels):
-                found.append(each.budget)
-        return tuple(found)
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with self._informer.running():
+            try:
+                yield
+            finally:
+                if self._writer is not None:
+                    self._writer.cancel()
 
-    def _budget_changed(self, old: Object | None, new: Object | None) -> None:
-        for item, is_present in ((old, False), (new, True)):
-            if item is None:
-                continue
-            key = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
-            self._remove(key)
-            if is_present and (indexed := _indexed(item)) is not None:
-                self._indexed[key] = indexed
-                namespace = self._namespaces.setdefault(indexed.budget.namespace, _NamespaceBudgets())
-                namespace.put(key, indexed)
+    async def take(self, pod: PodRecord) -> bool:
+        """Return whether the pod may go now: not without an answer in time, but if turns can't be written at
+        all, as without rescheduler."""
+        assert pod.owner is not None
+        uid = pod.owner.uid
+        if uid in self._asked:
+            return False
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._asked[uid] = pod, answer
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.create_task(self._write_all(), name="eviction turns")
+        try:
+            async with asyncio.timeout(_TURN_TIMEOUT_S):
+                return await answer
+        except TimeoutError:
+            return False
 
-    def _remove(self, key: str) -> None:
-        known = self._indexed.pop(key, None)
-        if known is None:
-            return
-        namespace = self._namespaces[known.budget.namespace]
-        namespace.remove(key, known)
-        if not namespace.by_label and not namespace.others:
-            del self._namespaces[known.budget.namespace]
+    async def _write_all(self) -> None:
+        while self._asked:
+            asked, self._asked = self._asked, {}
+            given: Collection[str] = ()
+            try:
+                async with asyncio.timeout(_TURN_TIMEOUT_S):
+                    given = await self._written({uid: pod for uid, (pod, _) in asked.items()})
+            except errors.Permanent as error:
+                log_event(log, logging.WARNING, "EvictionTurnNotRecorded", f"{_UNORDERED}: {error}")
+                given = asked
+            except (errors.KubeError, TimeoutError) as error:
+                self._item = None
+                words = f"{str(error) or 'No answer in time.'} The evictions are held until the next try."
+                log_event(log, logging.WARNING, "EvictionTurnNotRecorded", words)
+            finally:
+                for uid, (_, answer) in asked.items():
+                    if not answer.done():
+                        answer.set_result(uid in given)
+
+    async def _written(self, asked: Mapping[str, PodRecord]) -> Collection[str]:
+        """Write the turns that may be given, and return their controllers. Raises `KubeError`."""
+        for _ in range(_TURN_TRIES):
+            if self._item is None:
+                found = await self._client.list(CONFIG_MAPS, namespace=self._namespace, fields=self._own)
+                self._observe(next(iter(found.items), None))
+            if (item := self._item) is None:
+                log_event(log, logging.WARNING, "EvictionTurnNotRecorded", f"{_UNORDERED}: it is missing")
+                return asked
+            since_s = self._monotonic_s() - _TURN_LASTS_S
+            turns = {uid: turn for uid, (turn, seen_s) in self._seen.items() if seen_s > since_s}
+            given = _given_turns(turns, asked)
+            if not given:
+                return ()
+            try:
+                written = await self._client.replace(CONFIG_MAPS, {**item, "data": turns | given})
+            except errors.Conflict:
+                self._item = None  # another replica was first
+            else:
+                self._observe(written)
+                return given
+        return ()
+
+    def _observe(self, item: Object | None) -> None:
+        self._item = item
+        now_s, data, known = self._monotonic_s(), (item or {}).get("data") or {}, self._seen
+        self._seen = {
+            uid: known[uid] if uid in known and known[uid][0] == turn else (turn, now_s)
+            for uid, turn in data.items()
+        }
 
 
-def _indexed(item: Object) -> _IndexedBudget | None:
-    try:
-        budget = decode_budget(item)
-    except UnreadableObject:
-        return None  # it is taken to select no pod; the daemon reports it
-    pods = budget.pods()
-    if pods.selects_nothing:
-        return None
-    required = budget.selector.match_labels if budget.selector is not None else ()
-    comparisons = 1 + sum(1 + len(each.values) for each in pods.requirements)
-    return _IndexedBudget(budget, pods, required, comparisons)
+def _given_turns(turns: Mapping[str, str], asked: Mapping[str, PodRecord]) -> dict[str, str]:
+    """Return a turn for each pod whose controller has none, or whose turn it is already.
+
+    One namespace gets half of the places at most: tenants may have as many sets as they like.
+    """
+    given: dict[str, str] = {}
+    of_namespaces, free = Counter(turn.partition("/")[0] for turn in turns.values()), _MAX_TURNS - len(turns)
+    for uid, pod in asked.items():
+        mine = f"{pod.key} {pod.uid} "
+        if uid in turns:
+            may_go = turns[uid].startswith(mine)
+        else:
+            may_go = free > 0 and of_namespaces[pod.namespace] < _MAX_TURNS // 2
+            free -= may_go
+            of_namespaces[pod.namespace] += may_go
+        if may_go:
+            # Each turn is different, so that its time counts from now on.
+            given[uid] = mine + secrets.token_hex(4)
+    return given
 
 
 class EvictionCaches:
     def __init__(self, client: Client, migrations: Informer[Object], daemon: DaemonPresence) -> None:
         self.daemon = daemon
         self._migrations = migrations
-        self._pods = Informer(client, PODS, indices={"controller": _controller_of})
+        self._pods = Informer(client, PODS, indices={"stateful set": _stateful_set_of})
         self._nodes = Informer(client, NODES)
         self._workloads = {
             each.kind: Informer(client, _workload_resource(each))
             for each in (REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS)
         }
         self._budgets = Informer(client, POD_DISRUPTION_BUDGETS)
-        self._budget_index = _BudgetIndex(self._budgets)
+        self._budget_index = BudgetIndex()
+        self._budgets.subscribe(self._budget_index.changed)
         slim = metadata_codec("namespaces", _kept_metadata)
         self._namespaces = Informer(client, replace(NAMESPACES, codec=slim))
         self._of_pod: dict[str, dict[str, Migration]] = {}
@@ -306,22 +347,11 @@ class EvictionCaches:
             migrations=tuple(m for m in self._of_pod.get(pod.uid, {}).values() if m.pod_key == pod.key),
             unavailable=obstacle,
         )
-        return replace(facts, siblings_first=self._siblings_first(pod)) if goes_by_turns(facts) else facts
+        of_set = (each for uid in _stateful_set_of(pod) for each in self._pods.find("stateful set", uid))
+        terminating = sum(each.is_terminating and each.uid != pod.uid for each in of_set)
+        return replace(facts, siblings_terminating=terminating)
 
-    def _siblings_first(self, pod: PodRecord) -> int:
-        """Return how many ready pods of its controller leave their nodes before it: in a StatefulSet from the
-        highest ordinal down, and elsewhere in the reverse order of their names."""
-        leaving = [
-            each
-            for uid in _controller_of(pod)
-            for each in self._pods.find("controller", uid)
-            if each.uid != pod.uid and each.is_ready and not each.is_terminating and self._leaves(each.node)
-        ]
-        if not self._leaves(pod.node):
-            return len(leaving)
-        return sum(_ordinal(each) > _ordinal(pod) for each in leaving)
-
-    def _leaves(self, node: str) -> bool:
+    def is_emptied(self, node: str) -> bool:
         """Return whether the pods of that node are about to leave it."""
         found = self._nodes.get(node)
         return found is not None and (
@@ -349,15 +379,9 @@ class EvictionCaches:
                 del self._of_pod[uid]
 
 
-def _controller_of(pod: PodRecord) -> list[str]:
-    """Return the uid of the controller whose pods may have to leave one after the other."""
-    return [pod.owner.uid] if pod.owner is not None and pod.owner.kind in _TURN_KINDS else []
-
-
-def _ordinal(pod: PodRecord) -> tuple[int, str]:
-    """Return a key that sorts pods of one controller: those of a StatefulSet by their number, because only it
-    differs in their names."""
-    return len(pod.name), pod.name
+def _stateful_set_of(pod: PodRecord) -> list[str]:
+    """Return the uid of the StatefulSet that controls the pod. Others replace a pod when it terminates."""
+    return [pod.owner.uid] if pod.owner is not None and pod.owner.kind == "StatefulSet" else []
 
 
 def _decoded(item: Object) -> Migration | None:

@@ -8,7 +8,7 @@ and annotations say.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -43,7 +43,6 @@ __all__ = [
     "decide_eviction",
     "eviction_deadline",
     "eviction_migration_name",
-    "goes_by_turns",
     "safe_eviction_mode",
 ]
 
@@ -72,19 +71,19 @@ class PassReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PassEviction:
-    reason: PassReason
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
 class HoldEviction:
     message: str
     """The text that the client prints: what happens, and what to do."""
     request: MigrationSpec | None = None
     """The move to record first; None if it is recorded already, or if the pod only has to wait."""
-    is_for_siblings: bool = False
-    """Whether the pod waits until all pods of its controller are ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassEviction:
+    reason: PassReason
+    message: str
+    without_turn: HoldEviction | None = None
+    """The answer if another pod of its controller has just been let go; None if that doesn't matter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +107,12 @@ class EvictionFacts:
     first_held: datetime | None = None
     """When this process first held an eviction of the pod. A PodMigration that is deleted and recorded again
     does not restart the time."""
-    last_blocked: datetime | None = None
-    """When this process last held an eviction of the pod because siblings were not ready."""
+    drained_since: datetime | None = None
+    """When this process first held an eviction by the same client on the node, if that is being emptied."""
     siblings_evicted: int = 0
     """How many other pods of the same controller this process has just let be evicted."""
-    siblings_first: int = 0
-    """How many pods of the same controller leave their nodes before this one."""
+    siblings_terminating: int = 0
+    """How many other pods of the same StatefulSet are terminating. Its status may still count them."""
     unavailable: str = ""
     """Why no move would start now (halt, pause, no leader), in words; empty if one would."""
     requested_by: str = ""
@@ -121,8 +120,6 @@ class EvictionFacts:
 
 _MAX_REASON: Final = 500
 _NO_WAIT: Final = timedelta()
-_SIBLING_TURN: Final = timedelta(seconds=10)
-"""The time after which the caches of every replica show that a pod was evicted."""
 _HANDING_OVER: Final = frozenset(
     {MigrationStep.EVICTING, MigrationStep.ADOPTING, MigrationStep.REPLACING, MigrationStep.RELEASING}
 )
@@ -185,11 +182,16 @@ def decide_eviction(facts: EvictionFacts) -> PassEviction | HoldEviction:
     if any(_is_handing_over(each) for each in facts.migrations):
         return PassEviction(PassReason.HANDED_OVER, "its copy is ready, and takes its place")
     if facts.unavailable:
-        return PassEviction(PassReason.UNAVAILABLE, f"no move starts now: {facts.unavailable}")
+        return _not_needed(facts, mode) or PassEviction(
+            PassReason.UNAVAILABLE, f"no move starts now: {facts.unavailable}"
+        )
     requested = next((each for each in facts.migrations if _is_for_eviction(each)), None)
     known = (facts.first_held, None if requested is None else requested.created)
     since = min([facts.now, *(each for each in known if each is not None)])
     deadline = eviction_deadline(facts, since)
+    if facts.drained_since is not None:
+        # A client that waits for each pod before it evicts the next has one deadline for all of them.
+        deadline = min(deadline, facts.drained_since + facts.policy.safe_evictions.deadline)
     if facts.now >= deadline:
         return PassEviction(PassReason.DEADLINE, f"not moved before the deadline at {deadline:%H:%M:%S} UTC")
     running = next((each for each in facts.migrations if _is_running(each)), None)
@@ -243,12 +245,11 @@ def _profile(facts: EvictionFacts) -> Policy | None:
 
 
 def _begin(facts: EvictionFacts, mode: SafeEvictionMode, deadline: datetime) -> PassEviction | HoldEviction:
-    handover = _make_before_break(facts, mode)
-    if handover is None:
-        return _one_of_its_set(facts, deadline)
-    if mode is SafeEvictionMode.AUTO and not _disrupts(facts):
-        return PassEviction(PassReason.NOT_NEEDED, "enough other pods of its workload are ready")
+    if (passed := _not_needed(facts, mode)) is not None:
+        return _one_of_its_set(facts, passed, deadline)
     pod = facts.pod
+    handover = _make_before_break(facts, mode)
+    assert handover is not None
     reason = f"evicted by {facts.requested_by or 'an unknown client'}"[:_MAX_REASON]
     request = MigrationSpec(
         pod=PodReference(pod.name, pod.uid),
@@ -264,6 +265,15 @@ def _begin(facts: EvictionFacts, mode: SafeEvictionMode, deadline: datetime) -> 
         f"Retry until the pod is gone. {_until(deadline)}",
         request,
     )
+
+
+def _not_needed(facts: EvictionFacts, mode: SafeEvictionMode) -> PassEviction | None:
+    """Return why the pod is evicted without a move in any case; None if it is to be moved first."""
+    if _make_before_break(facts, mode) is None:
+        return PassEviction(PassReason.ONLY_EVICTABLE, "the pod can't be moved make-before-break")
+    if mode is SafeEvictionMode.AUTO and not _disrupts(facts):
+        return PassEviction(PassReason.NOT_NEEDED, "enough other pods of its workload are ready")
+    return None
 
 
 def _make_before_break(facts: EvictionFacts, mode: SafeEvictionMode) -> Handover | None:
@@ -290,35 +300,32 @@ def _disrupts(facts: EvictionFacts) -> bool:
     return any(not each.is_current or each.disruptions_allowed < 1 for each in facts.budgets)
 
 
-def _one_of_its_set(facts: EvictionFacts, deadline: datetime) -> PassEviction | HoldEviction:
-    """Let the pods of a set that can only be evicted go one after the other, unless a budget covers them."""
+def _one_of_its_set(
+    facts: EvictionFacts, passed: PassEviction, deadline: datetime
+) -> PassEviction | HoldEviction:
+    """Let the pods of a set go one after the other, unless a budget covers them: then the API server does."""
     owner = facts.owner
-    passed = PassEviction(PassReason.ONLY_EVICTABLE, "the pod can't be moved make-before-break")
-    if owner is None or not _has_turns(facts):
+    if owner is None or facts.budgets or not _is_in_a_set(owner):
         return passed
-    # Replicas of the webhook don't know what others have just let pass. But all of them know the same order,
-    # and leave time in between: when the first evictions come, and again when all pods are ready.
-    since = max(filter(None, (facts.first_held, facts.last_blocked)), default=facts.now)
-    name, ready = f"{owner.kind} {owner.name}", f"{owner.ready_replicas} of {owner.replicas}"
-    is_blocked = bool(facts.siblings_evicted) or owner.ready_replicas < owner.replicas
-    if is_blocked:
-        why = f"until the other pods of {name} are ready ({ready})"
-    elif facts.now < since + facts.siblings_first * _SIBLING_TURN:
-        why = f"for its turn: other pods of {name} leave their nodes first ({facts.siblings_first})"
-    else:
-        return passed
-    words = f"pod {facts.pod.key} waits {why}. Retry until the pod is gone. {_until(deadline)}"
-    return HoldEviction(words, is_for_siblings=is_blocked)
+    name = f"{owner.kind} {owner.name}"
+
+    def held(why: str) -> HoldEviction:
+        return HoldEviction(
+            f"pod {facts.pod.key} waits {why}. Retry until the pod is gone. {_until(deadline)}"
+        )
+
+    if passed.reason is PassReason.ONLY_EVICTABLE:
+        if facts.siblings_terminating:
+            return held(f"until terminating pods of {name} are replaced ({facts.siblings_terminating})")
+        if facts.siblings_evicted or owner.ready_replicas < owner.replicas:
+            ready = f"{owner.ready_replicas} of {owner.replicas}"
+            return held(f"until the other pods of {name} are ready ({ready})")
+    # This replica of the webhook may not see yet what another one has just let pass.
+    return replace(passed, without_turn=held(f"for its turn: another pod of {name} was just let go"))
 
 
-def goes_by_turns(facts: EvictionFacts) -> bool:
-    """Return whether `siblings_first` matters: the pod is one of several that can only be evicted, and no
-    budget says how many of them may be."""
-    return _has_turns(facts) and _make_before_break(facts, safe_eviction_mode(facts)) is None
-
-
-def _has_turns(facts: EvictionFacts) -> bool:
-    return facts.owner is not None and facts.owner.replicas > 1 and not facts.budgets
+def _is_in_a_set(owner: WorkloadRecord) -> bool:
+    return owner.replicas > 0 and max(owner.replicas, owner.ready_replicas) > 1
 
 
 def _is_for_eviction(migration: Migration) -> bool:

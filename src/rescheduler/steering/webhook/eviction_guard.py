@@ -1,7 +1,8 @@
 """Answer AdmissionReviews of `pods/eviction`, and record the moves of pods that are to be moved first.
 
 An answer takes no request: the PodMigration is created in the background, while the client waits for its next
-try. If that fails permanently, the next eviction of the pod passes.
+try. If that fails permanently, the next eviction of the pod passes. Only a pod of a set that is about to be
+let go waits for a write (`EvictionTurns`).
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import hmac
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -22,10 +23,18 @@ from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.config.policy import Policy, SafeEvictionMode
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
-from rescheduler.kube.event_recorder import log_event
+from rescheduler.kube.event_recorder import EventRecorder, InvolvedObject, log_event
 from rescheduler.migrations.interruptions import EVICTION_RETRY_AFTER
-from rescheduler.steering.webhook.admission_review import allowed_review, denied_review, uid_of
-from rescheduler.steering.webhook.eviction_caches import EvictionCaches
+from rescheduler.steering.webhook.admission_review import (
+    EvictionRequest,
+    UnreadableReview,
+    allowed_review,
+    denied_review,
+    printable,
+    read_eviction,
+    uid_of,
+)
+from rescheduler.steering.webhook.eviction_caches import EvictionCaches, EvictionTurns
 from rescheduler.steering.webhook.eviction_decision import (
     EvictionFacts,
     HoldEviction,
@@ -45,78 +54,12 @@ _MAX_RECORDING: Final = 100
 """PodMigrations that are being created at the same time; others are created at the client's next try."""
 _SIBLING_S: Final = 10.0
 """The time after which the status of a controller shows that one of its pods was evicted."""
+_DRAIN_PAUSE: Final = timedelta(minutes=5)
+"""After this time without an eviction, the next one by the same client on the node is of another drain."""
 _REFUSED_S: Final = 300.0
 """How long evictions pass after the API server refused the PodMigration: the cause may be gone then."""
-_ALL: Final = "All"
 _COUNTED: Final = frozenset({PassReason.ONLY_EVICTABLE, PassReason.NOT_NEEDED})
 """The reasons for which an evicted pod counts: others of the same controller must wait, or be moved first."""
-
-
-class _Preconditions(msgspec.Struct):
-    uid: str | None = None
-
-
-class _DeleteOptions(msgspec.Struct, rename="camel"):
-    dry_run: list[str] | None = None
-    preconditions: _Preconditions | None = None
-
-
-class _Eviction(msgspec.Struct, rename="camel"):
-    delete_options: _DeleteOptions | None = None
-
-
-class _ExtraOfUser(msgspec.Struct):
-    pods: list[str] | None = msgspec.field(default=None, name="authentication.kubernetes.io/pod-name")
-
-
-class _User(msgspec.Struct):
-    username: str = ""
-    extra: _ExtraOfUser | None = None
-
-
-class _Options(msgspec.Struct, rename="camel"):
-    field_manager: str = ""
-
-
-class _Request(msgspec.Struct, rename="camel"):
-    uid: str
-    name: str
-    namespace: str
-    operation: str
-    sub_resource: str | None = None
-    object: _Eviction | None = None
-    dry_run: bool | None = None
-    user_info: _User = msgspec.field(default_factory=_User)
-    options: _Options | None = None
-
-    @property
-    def is_dry_run(self) -> bool:
-        """Return whether the request must change nothing. `kubectl drain --dry-run=server` says so in the
-        options of the deletion, not of the request."""
-        options = self.object.delete_options if self.object is not None else None
-        return bool(self.dry_run) or (options is not None and _ALL in (options.dry_run or ()))
-
-    @property
-    def pod_uid(self) -> str:
-        options = self.object.delete_options if self.object is not None else None
-        wanted = options.preconditions if options is not None else None
-        return (wanted.uid or "") if wanted is not None else ""
-
-    @property
-    def client(self) -> str:
-        """Return the user and other details of the client. A review has no user agent."""
-        pod = (self.user_info.extra.pods if self.user_info.extra is not None else None) or []
-        manager = self.options.field_manager if self.options is not None else ""
-        more = ", ".join([*(f"pod {name}" for name in pod[:1]), *filter(None, (manager,))])
-        words = f"{self.user_info.username} ({more})" if more else self.user_info.username
-        return _printable(words)[:300]
-
-
-class _Review(msgspec.Struct):
-    request: _Request
-
-
-_READER: Final = msgspec.json.Decoder(_Review)
 
 
 class EvictionMetrics:
@@ -144,13 +87,21 @@ class EvictionMetrics:
 
 
 @dataclass(slots=True)
+class _HeldDrain:
+    """Evictions of the pods of one node by one client."""
+
+    first: datetime
+    """When one of them was first held."""
+    last: datetime
+    """When the client last tried one."""
+
+
+@dataclass(slots=True)
 class _HeldPod:
     first: datetime
     """When an eviction of the pod was first held."""
     last: datetime
     """When a client last tried to evict it."""
-    last_blocked: datetime | None = None
-    """When it last had to wait until other pods of its controller are ready."""
     has_passed: bool = False
     """Whether an eviction of it has passed since."""
 
@@ -160,6 +111,7 @@ class EvictionGuard:
         self,
         client: Client,
         caches: EvictionCaches,
+        turns: EvictionTurns,
         policy: Callable[[], Policy],
         now: Callable[[], datetime],
         monotonic_s: Callable[[], float],
@@ -169,11 +121,15 @@ class EvictionGuard:
         """The last part of the path under which API servers call; empty until it is known."""
         self._client = client
         self._caches = caches
+        self._turns = turns
+        self._events = EventRecorder(client, now)
         self._policy = policy
         self._now = now
         self._monotonic_s = monotonic_s
         self._held: dict[str, _HeldPod] = {}
         """The pods whose eviction was held, by uid."""
+        self._drains: dict[tuple[str, str], _HeldDrain] = {}
+        """The nodes that are about to be emptied and on which evictions were held, with the client."""
         self._refused: dict[str, tuple[str, float]] = {}
         """Why and when the API server refused the PodMigration of a pod, by the uid of the pod."""
         self._evicted: dict[str, dict[str, float]] = {}
@@ -188,7 +144,7 @@ class EvictionGuard:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         try:
-            async with self._caches.running():
+            async with self._caches.running(), self._turns.running(), self._events.running():
                 yield
         finally:
             for _, task in self._recording.values():
@@ -199,27 +155,32 @@ class EvictionGuard:
         of another user."""
         return bool(self.token) and hmac.compare_digest(token.encode(), self.token.encode())
 
-    def answer(self, body: bytes) -> bytes:
+    async def answer(self, body: bytes) -> bytes:
         """Answer an AdmissionReview. Never raises, and lets the eviction pass in case of doubt."""
         try:
-            request = _READER.decode(body).request
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return self._passed(
-                uid_of(body), PassEviction(PassReason.UNREADABLE, "not a review of an eviction")
-            )
-        decision, pod = self._decide(request)
-        if isinstance(decision, PassEviction):
-            if pod is not None:
-                self._note_passed(pod, decision.reason)
+            request = read_eviction(body)
+        except UnreadableReview:
+            return self._passed(uid_of(body), PassEviction(PassReason.UNREADABLE, "no review of an eviction"))
+        decision, facts = self._decide(request)
+        if facts is None:
+            assert isinstance(decision, PassEviction)
             return self._passed(request.uid, decision, pod=f"{request.namespace}/{request.name}")
-        assert pod is not None
-        self._hold(pod, decision)
-        return denied_review(request.uid, 429, "TooManyRequests", _printable(decision.message))
+        pod = facts.pod
+        if isinstance(decision, PassEviction) and decision.without_turn is not None:
+            decision = decision if await self._turns.take(pod) else decision.without_turn
+        if isinstance(decision, PassEviction):
+            self._note_passed(pod, decision.reason)
+            self._write_events(facts, decision)
+            return self._passed(request.uid, decision, pod=pod.key)
+        self._hold(pod, decision, request.user_info.username)
+        return denied_review(request.uid, 429, "TooManyRequests", printable(decision.message))
 
-    def _decide(self, request: _Request) -> tuple[PassEviction | HoldEviction, PodRecord | None]:
+    def _decide(self, request: EvictionRequest) -> tuple[PassEviction | HoldEviction, EvictionFacts | None]:
         policy = self._policy()
         if policy.safe_evictions.mode is SafeEvictionMode.OFF:
             return PassEviction(PassReason.OFF, "safeEvictions.mode is off"), None
+        if policy.dry_run:
+            return PassEviction(PassReason.OFF, "dryRun is on: rescheduler moves no pods"), None
         if request.operation != "CREATE" or request.sub_resource != "eviction":
             return PassEviction(PassReason.UNREADABLE, "not the creation of an eviction"), None
         if request.is_dry_run:
@@ -237,12 +198,13 @@ class EvictionGuard:
             node=None,
             namespace_annotations={},
             first_held=None if held is None else held.first,
-            last_blocked=None if held is None else held.last_blocked,
+            drained_since=self._drained_since(pod.node, request.user_info.username),
             siblings_evicted=sum(uid != pod.uid for uid in self._just_evicted(pod)),
             unavailable=self._refusal(pod),
             requested_by=request.client,
         )
-        return decide_eviction(self._caches.facts(pod, policy, template)), pod
+        facts = self._caches.facts(pod, policy, template)
+        return decide_eviction(facts), facts
 
     def _held_before(self, pod: PodRecord) -> _HeldPod | None:
         """Return the record of earlier attempts to evict the pod. After a long pause an attempt belongs to
@@ -254,6 +216,24 @@ class EvictionGuard:
             return None
         held.last = now
         return held
+
+    def _drained_since(self, node: str, user: str) -> datetime | None:
+        """Return since when evictions of pods of the node by that client are held; None if no drain is known.
+
+        Each client has its own time: one that evicts its own pods on a cordoned node for long must not leave
+        the pods of others unprotected. A drain ends when the node is in service again, or after a pause,
+        which is longer if the deadline was used up: a client that only waits a little gains nothing.
+        """
+        now, held = self._now(), self._drains.get((node, user))
+        if held is None:
+            return None
+        is_used_up = held.last - held.first >= self._policy().safe_evictions.deadline
+        pause = EVICTION_RETRY_AFTER if is_used_up else _DRAIN_PAUSE
+        if now - held.last >= pause or not self._caches.is_emptied(node):
+            del self._drains[node, user]
+            return None
+        held.last = now
+        return held.first
 
     def _refusal(self, pod: PodRecord) -> str:
         why, at_s = self._refused.get(pod.uid, ("", 0.0))
@@ -276,15 +256,28 @@ class EvictionGuard:
         self.metrics.passed.labels(decision.reason).inc()
         level = logging.INFO if decision.reason.is_warned_of else logging.DEBUG
         log_event(log, level, "EvictionPassed", decision.message, pod=pod, reason=str(decision.reason))
-        warnings = (f"rescheduler did not move the pod first: {_printable(decision.message)}",)
+        warnings = (f"rescheduler did not move the pod first: {printable(decision.message)}",)
         return allowed_review(uid, warnings=warnings if decision.reason.is_warned_of else ())
 
-    def _hold(self, pod: PodRecord, decision: HoldEviction) -> None:
+    def _write_events(self, facts: EvictionFacts, decision: PassEviction) -> None:
+        """Say once on pod, workload and node why a pod is not moved first although it was meant to be."""
+        if not decision.reason.is_warned_of:
+            return
+        pod, top = facts.pod, facts.top
+        subjects = [InvolvedObject("v1", "Pod", pod.namespace, pod.name, pod.uid)]
+        if top is not None:
+            subjects.append(InvolvedObject(top.api_version, top.kind, top.namespace, top.name, top.uid))
+        words = f"pod {pod.key} is not moved before it is evicted: {printable(decision.message)}"
+        for subject in (*subjects, InvolvedObject.of_node(pod.node)):
+            self._events.record(subject, "EvictionPassed", words, warning=True, once=True)
+
+    def _hold(self, pod: PodRecord, decision: HoldEviction, user: str) -> None:
         self.metrics.held.inc()
+        now, drain = self._now(), (pod.node, user)
         if pod.uid not in self._held:
-            _remember(self._held, pod.uid, _HeldPod(self._now(), self._now()))
-        if decision.is_for_siblings:
-            self._held[pod.uid].last_blocked = self._now()
+            _remember(self._held, pod.uid, _HeldPod(now, now))
+        if drain not in self._drains and self._caches.is_emptied(pod.node):
+            _remember(self._drains, drain, _HeldDrain(now, now))
         if decision.request is None or pod.uid in self._recording:
             return
         if not has_turn([namespace for namespace, _ in self._recording.values()], pod.namespace):
@@ -323,11 +316,6 @@ class EvictionGuard:
         log_event(log, logging.WARNING, "EvictionNotRecorded", why, pod=pod.key)
 
 
-def _printable(words: str) -> str:
-    """Return the words without control characters: kubectl prints them, and tenants write some of them."""
-    return "".join(each if each.isprintable() else "?" for each in words)
-
-
 def has_turn(recording: Sequence[str], namespace: str) -> bool:
     """Return whether one more PodMigration may be created now, besides those in these namespaces.
 
@@ -337,7 +325,7 @@ def has_turn(recording: Sequence[str], namespace: str) -> bool:
     return len(recording) < _MAX_RECORDING and recording.count(namespace) < _MAX_RECORDING // 2
 
 
-def _remember(known: dict[str, Any], key: str, value: Any) -> None:
+def _remember(known: dict[Any, Any], key: Any, value: Any) -> None:
     """Store the value, and forget the oldest if there are too many."""
     known.pop(key, None)
     known[key] = value
