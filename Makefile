@@ -30,8 +30,9 @@ test: $(READY) ## all everyday tests (ARGS="-k name" to choose)
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not size and not control_plane" $(ARGS)
 
 .PHONY: test-size
-test-size: $(READY) ## tests that take long: large clusters, and all of many similar cases
+test-size: $(READY) ## tests that take long: large clusters, all of many similar cases, and properties with random examples
 	@$(BIN)/pytest -n auto -m "size and not control_plane" $(ARGS)
+	@EXPLORE=1 $(BIN)/pytest -n auto -m "hypothesis and not size and not control_plane" $(ARGS)
 
 .PHONY: full
 full: test-size test-web-full e2e-full e2e-nodes-full ## all long parts, before a release: they take hours

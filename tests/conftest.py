@@ -17,8 +17,13 @@ from tests.testbed.ports import free_ports
 # Helpers assert, too: say what was compared there as well.
 pytest.register_assert_rewrite("tests.e2e", "tests.stories")
 
-EXPLORED = int(os.environ.get("EXPLORE", "1"))
-"""How many times as many examples as every day each property is tried with; then at random (make explore)."""
+EXPLORED = int(os.environ.get("EXPLORE", "0"))
+"""How many times its own number of examples each property is tried with, at random (make explore); 0 every
+day."""
+
+EVERYDAY_SHARE, FEWEST_EXAMPLES = 3, 12
+"""Every day a property is tried with one in so many of its examples, but not with fewer than this: they are
+the same every day. The mutation check, `make test-size` and `make explore` use all of them."""
 
 # Every day the same examples: a first `make test` is no lottery. Time limits of single examples say more
 # about the machine than about the code.
@@ -30,7 +35,7 @@ settings.register_profile(
     "mutation", settings.get_profile("everyday"), phases=(Phase.explicit, Phase.generate)
 )
 settings.register_profile("explore", deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
-settings.load_profile("everyday" if EXPLORED == 1 else "explore")
+settings.load_profile("explore" if EXPLORED else "everyday")
 
 
 SHARED_CONTROL_PLANE = {"e2e", "facts", "migrations"}
@@ -51,8 +56,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if EXPLORED != 1:
-        _raise_examples(items)
+    if EXPLORED:
+        change_examples(items, lambda declared: declared * EXPLORED, derandomize=False)
+    elif settings.get_current_profile_name() == "everyday":
+        everyday = [item for item in items if item.get_closest_marker("size") is None]
+        change_examples(everyday, everyday_examples)
 
 
 def pytest_collection_finish() -> None:
@@ -61,16 +69,23 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def _raise_examples(items: list[pytest.Item]) -> None:
-    """Raise the number of examples of every property, also of those that name their own."""
+def everyday_examples(declared: int) -> int:
+    return max(declared // EVERYDAY_SHARE, min(declared, FEWEST_EXAMPLES))
+
+
+def change_examples(items: list[pytest.Item], examples_of: Callable[[int], int], **others: bool) -> None:
+    """Change the number of examples of every property, also of those that name their own."""
+    changed: set[int] = set()
     for item in items:
         holder, name = getattr(item, "obj", None), "_hypothesis_internal_use_settings"
         if not hasattr(holder, name):
             holder, name = getattr(item, "cls", None), "settings"
+        holder = getattr(holder, "__func__", holder)
         known = getattr(holder, name, None)
-        if isinstance(known, settings):
-            more = settings(known, max_examples=known.max_examples * EXPLORED, derandomize=False)
-            setattr(getattr(holder, "__func__", holder), name, more)
+        # Parametrised tests share one function.
+        if isinstance(known, settings) and id(holder) not in changed:
+            setattr(holder, name, settings(known, max_examples=examples_of(known.max_examples), **others))
+            changed.add(id(holder))
 
 
 @pytest.fixture(autouse=True)

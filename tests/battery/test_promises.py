@@ -82,7 +82,7 @@ def failing(cluster, policy):
     return sum(not pod.is_ready for pod in cluster.snapshot().pods.records)
 
 
-@every_setting
+@combined_settings
 @every_scenario
 def test_every_step_is_feasible_and_within_all_limits(scenario, setting):
     cluster, policy = built(scenario), SETTINGS[setting]

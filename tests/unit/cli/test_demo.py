@@ -134,11 +134,11 @@ async def test_kubectl_can_look_on_and_ctrl_c_ends_it():
         assert not await asyncio.to_thread(kubeconfig.exists), "what it wrote goes with it"
 
 
-async def test_a_port_that_is_taken_is_named():
+def test_a_port_that_is_taken_is_named(run):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        async with demo("--port", str(port)) as running:
-            assert await running.ends() == 1
-            (words,) = (await running.errors()).splitlines()
-            assert words.endswith("Choose another one with --port.")
-            assert words.startswith(f"Error: the simulated API server can't listen on port {port}: ")
+        result = run("demo", "--port", port)
+    assert result.exit_code == 1
+    (words,) = result.stderr.splitlines()
+    assert words.endswith("Choose another one with --port.")
+    assert words.startswith(f"Error: the simulated API server can't listen on port {port}: ")

@@ -184,16 +184,15 @@ async def test_the_kubeconfig_goes_where_it_is_wanted_and_stays(tmp_path):
         assert wanted.exists()
 
 
-async def test_a_port_that_is_taken_is_named(tmp_path):
+def test_a_port_that_is_taken_is_named(tmp_path, run):
     file = tmp_path / "empty.yaml"
     file.write_text("settle: 0s")
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        async with simulator("--scenario", file, "--port", port) as running:
-            errors = await running.errors()
-            assert f"can't listen on port {port}" in errors
-            assert "Choose another one with --port" in errors
-            assert await running.ends() == 1
+        result = run("simulator", "--scenario", file, "--port", port)
+    assert result.exit_code == 1
+    assert f"can't listen on port {port}" in result.stderr
+    assert "Choose another one with --port" in result.stderr
 
 
 # -- what keeps it from running

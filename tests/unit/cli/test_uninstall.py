@@ -268,35 +268,33 @@ GENERIC = {"app.kubernetes.io/name": "rescheduler"}
 OURS = {**GENERIC, INSTALL_ID: "rescheduler"}
 
 
-@pytest.mark.parametrize(
-    "foreign",
-    [
-        pytest.param(labelled("ClusterRole", "auditor", GENERIC), id="a ClusterRole with the generic label"),
-        pytest.param(
-            labelled("Secret", "password", GENERIC, namespace="shop"), id="a Secret elsewhere with that label"
-        ),
-        pytest.param(
-            labelled("Secret", "password", OURS, namespace="rescheduler"),
-            id="a Secret in our namespace with our install id and a name of its own",
-        ),
-        pytest.param(
-            labelled("ClusterRole", "rescheduler.shop", GENERIC),
-            id="a ClusterRole with a name of another installation",
-        ),
-        pytest.param(
-            labelled("ConfigMap", "rescheduler", OURS, namespace="shop"),
-            id="a ConfigMap with our name and install id in another namespace",
-        ),
-    ],
-)
-def test_what_others_have_made_stays_whatever_its_labels_say(tmp_path, foreign):
-    objects = [*living_objects(scenario()), NAMESPACE, *install_manifests(), foreign]
-    key = key_of(foreign["metadata"].get("namespace", ""), foreign["metadata"]["name"])
+FOREIGN = {
+    "a ClusterRole with the generic label": labelled("ClusterRole", "auditor", GENERIC),
+    "a Secret elsewhere with that label": labelled("Secret", "password", GENERIC, namespace="shop"),
+    "a Secret in our namespace with our install id and a name of its own": labelled(
+        "Secret", "password", OURS, namespace="rescheduler"
+    ),
+    "a ClusterRole with a name of another installation": labelled("ClusterRole", "rescheduler.shop", GENERIC),
+    "a ConfigMap with our name and install id in another namespace": labelled(
+        "ConfigMap", "rescheduler", OURS, namespace="shop"
+    ),
+}
+
+
+def test_what_others_have_made_stays_whatever_its_labels_say(tmp_path):
+    objects = [*living_objects(scenario()), NAMESPACE, *install_manifests(), *FOREIGN.values()]
     with served(objects, tmp_path / "kubeconfig", alive=True):
         result = run(tmp_path, "uninstall", "--yes", "--history")
-        read(tmp_path, resource_of_object(foreign), key)
+        keys = {
+            about: key_of(item["metadata"].get("namespace", ""), item["metadata"]["name"])
+            for about, item in FOREIGN.items()
+        }
+        for about, item in FOREIGN.items():
+            read(tmp_path, resource_of_object(item), keys[about])
     assert result.exit_code == 0, result.output
-    assert f"{foreign['kind']} {key}:" not in result.output
+    assert [
+        about for about, item in FOREIGN.items() if f"{item['kind']} {keys[about]}:" in result.output
+    ] == []
 
 
 def test_an_object_with_our_name_and_without_our_install_id_stays_and_is_named(tmp_path):

@@ -124,7 +124,11 @@ async def deadlock(client, node, *, on=True):
 
 
 @pytest.mark.parametrize(
-    ("signal", "give"), [(SPOT, interrupt), (DEADLOCK, deadlock)], ids=["a taint", "a condition"]
+    ("signal", "give"),
+    [
+        pytest.param(SPOT, interrupt, id="a taint", marks=pytest.mark.size),
+        pytest.param(DEADLOCK, deadlock, id="a condition"),
+    ],
 )
 async def test_a_signal_that_comes_and_goes_cordons_its_node_once(
     make_moves, start, client, migrations, eventually, signal, give

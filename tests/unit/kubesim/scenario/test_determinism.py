@@ -55,7 +55,7 @@ def test_the_history_does_not_depend_on_how_python_orders_sets():
         "from tests.unit.kubesim.scenario.test_determinism import BUSY\n"
         "from tests.unit.kubesim.scenario.conftest import _run_scenario\n"
         "from kubesim.scenario import load_scenario\n"
-        "print(_run_scenario(load_scenario(BUSY | {'seed': 4}), 1200).history)"
+        "print(_run_scenario(load_scenario(BUSY | {'seed': 4}), 720).history)"
     )
     reported = {
         subprocess.run(

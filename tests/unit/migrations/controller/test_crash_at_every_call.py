@@ -212,7 +212,7 @@ def described(pod):
     }
 
 
-@at_every_call(4)
+@at_every_call(8)
 @pytest.mark.parametrize(
     ("play", "crash"),
     [

@@ -65,7 +65,7 @@ async def disturbed_at(interference, at):
         await cluster.close()
 
 
-@at_every_call(4)
+@at_every_call(8)
 @pytest.mark.parametrize("interference", INTERFERENCES, ids=lambda each: each.name)
 def test_at_whatever_moment_the_workload_is(interference, first, apart):
     at = first
@@ -74,7 +74,7 @@ def test_at_whatever_moment_the_workload_is(interference, first, apart):
     assert at > 5
 
 
-@at_every_call(4)
+@at_every_call(8)
 @pytest.mark.parametrize("interference", OF_A_REPLICA_SET, ids=lambda each: each.name)
 def test_at_whatever_moment_a_replica_set_of_its_own_is(interference, first, apart):
     test_at_whatever_moment_the_workload_is(interference, first, apart)

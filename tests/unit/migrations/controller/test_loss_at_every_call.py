@@ -63,7 +63,7 @@ async def target_deleted(play, at):
         await cluster.close()
 
 
-@at_every_call(4)
+@at_every_call(8)
 @pytest.mark.parametrize(
     "play",
     [
@@ -128,7 +128,7 @@ async def source_evicted(at, *, crash=None):
         await cluster.close()
 
 
-@at_every_call(1)
+@at_every_call(3)
 @pytest.mark.parametrize("crash", [None, Crash.BEFORE, Crash.AFTER, Crash.LATE], ids=str)
 def test_at_whatever_moment_another_client_evicts_a_bare_pod_that_has_a_copy(crash, first, apart):
     for at in range(first, MOST_CALLS, apart):

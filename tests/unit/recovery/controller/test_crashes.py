@@ -139,7 +139,7 @@ async def until_crashed(recovery, story, cluster, faulty):
         await asyncio.gather(crashed, over, return_exceptions=True)
 
 
-@at_every_call(6)
+@at_every_call(12)
 @pytest.mark.parametrize(
     ("story", "crash"),
     [

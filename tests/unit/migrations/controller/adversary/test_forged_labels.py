@@ -184,28 +184,28 @@ def at_each_call(tampering, handover, first, apart, *, ends):
     assert at > 5
 
 
-@at_every_call(6)
+@at_every_call(12)
 @pytest.mark.parametrize("handover", WORKLOADS)
 @pytest.mark.parametrize("tampering", REMOVALS, **SHOWN)
 def test_at_whatever_moment(tampering, handover, first, apart):
     at_each_call(tampering, handover, first, apart, ends=False)
 
 
-@at_every_call(6)
+@at_every_call(12)
 @pytest.mark.parametrize("handover", WORKLOADS)
 @pytest.mark.parametrize("tampering", REMOVALS, **SHOWN)
 def test_and_the_process_ends_at_whatever_moment(tampering, handover, first, apart):
     at_each_call(tampering, handover, first, apart, ends=True)
 
 
-@at_every_call(6)
+@at_every_call(12)
 @pytest.mark.parametrize("handover", WORKLOADS)
 @pytest.mark.parametrize("ends", [False, True], ids=["it goes on", "its process ends"])
 def test_no_pod_of_others_is_taken_for_its_copy_at_whatever_moment(handover, ends, first, apart):
     at_each_call(other_pods_are_marked_as_its_copy, handover, first, apart, ends=ends)
 
 
-@at_every_call(6)
+@at_every_call(12)
 @pytest.mark.parametrize("handover", WORKLOADS)
 def test_the_same_process_knows_its_copy_also_without_any_mark(handover, first, apart):
     at_each_call(all_marks_of_both_pods_are_removed, handover, first, apart, ends=False)
