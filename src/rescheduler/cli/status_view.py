@@ -62,6 +62,8 @@ class ObservedStatus:
     """The installed components and their states, as sentences."""
     permissions: tuple[str, ...] = ()
     """The permissions of the user, as sentences."""
+    state_is_known: bool = True
+    """Whether the user may read `pause` and `status`."""
     label_gone: Mapping[str, NodeCondition] = field(default_factory=dict)
     """Nodes that still have the condition Empty, but no longer the maintenance label."""
 
@@ -84,6 +86,16 @@ class ObservedStatus:
         # The time is from the clock of another machine. The result is only shown: a small error does no harm.
         is_alive = renewed is not None and now - renewed < timedelta(seconds=2 * self.lease.lasts_s + 5)
         return holder if holder and is_alive else ""
+
+    def daemon_leads(self, now: datetime) -> bool | None:
+        """Return whether the leader is a daemon and not a command; None if the state can't be read.
+
+        Only a daemon writes the status. It does so as soon as it leads, with the name that is in the Lease.
+        """
+        holder = self.leads(now)
+        if holder and not self.state_is_known:
+            return None
+        return bool(holder) and self.status is not None and self.status.leader == holder
 
 
 def _finished_at(item: Object) -> str:
@@ -116,27 +128,24 @@ def _installation(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]
 
 
 def _leader(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
-    holder = observed.leads(now)
-    if observed.status is not None and observed.status.dry_run is not None and not holder:
-        yield from _field_lines(terminal, "Leader", f"none: dry run, reported by {observed.status.leader}")
-    elif holder:
-        renewed = observed.lease.renewed
-        assert renewed is not None
-        yield from _field_lines(terminal, "Leader", f"{holder}, renewed {_ago(renewed, now)}")
-    elif observed.lease.holder:
-        last = f", last renewed {_ago(observed.lease.renewed, now)}" if observed.lease.renewed else ""
-        yield from _field_lines(
-            terminal, "Leader", f"none: {observed.lease.holder} stopped renewing the Lease{last}", bad=True
-        )
+    holder, lease, dry_run = observed.leads(now), observed.lease, observed.status and observed.status.dry_run
+    if holder:
+        kind = ", a command and no daemon" if observed.daemon_leads(now) is False else ""
+        words = f"{holder}{kind}, renewed {_ago(lease.renewed or now, now)}"
+    elif observed.status is not None and dry_run is not None:
+        words = f"none: dry run, reported by {observed.status.leader}"
+    elif lease.holder:
+        last = f", last renewed {_ago(lease.renewed, now)}" if lease.renewed else ""
+        words = f"none: {lease.holder} stopped renewing the Lease{last}"
     else:
-        yield from _field_lines(terminal, "Leader", f"none in namespace {observed.namespace}", bad=True)
+        words = f"none in namespace {observed.namespace}"
+    yield from _field_lines(terminal, "Leader", words, bad=not holder and dry_run is None)
     status = observed.status
     if status is not None:
         yield from _field_lines(terminal, "Version", status.version)
         if status.configuration:
-            yield from _field_lines(
-                terminal, "Config", f"invalid change ignored: {status.configuration}", bad=True
-            )  # fmt: skip
+            words = f"invalid change ignored: {status.configuration}"
+            yield from _field_lines(terminal, "Config", words, bad=True)
 
 
 def _check(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
@@ -221,14 +230,12 @@ def _failing_lines(observed: ObservedStatus, terminal: Terminal) -> Iterator[str
     status = observed.status or DaemonStatus()
     for place, pod in enumerate(status.failing):
         words = f"{pod.pod} on {pod.node}: {pod.why}, attempt {pod.tries} of {pod.allowed}"
-        yield from _field_lines(
-            terminal, "" if place else "Failing", words + (f"; {pod.message}" * bool(pod.message))
-        )
+        words += f"; {pod.message}" * bool(pod.message)
+        yield from _field_lines(terminal, "" if place else "Failing", words)
     for place, node in enumerate(status.suspects):
         words = f"{node.node}: {counted(node.workloads, 'workload')} failing there"
-        yield from _field_lines(
-            terminal, "" if place else "Suspect", words + (f"; {node.why}" * bool(node.why)), bad=True
-        )  # fmt: skip
+        words += f"; {node.why}" * bool(node.why)
+        yield from _field_lines(terminal, "" if place else "Suspect", words, bad=True)
 
 
 def _maintenance(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:

@@ -31,7 +31,7 @@ from rescheduler.cli.terminal import Terminal
 from rescheduler.cluster.node_record import NodeCondition
 from rescheduler.install.install_options import labels
 from rescheduler.install.manifests import install_manifests
-from rescheduler.kube.leader_election import LeaseRecord
+from rescheduler.kube.leader_election import LeaseRecord, lease_spec_of
 from tests.unit.cli.conftest import lopsided
 from tests.unit.cli.simulated_server import answering_who, forbidding, served
 from tests.unit.cluster.sources.rich_cluster import complete
@@ -345,6 +345,80 @@ def test_without_a_leader_it_says_what_you_need_to_make_moves_yourself(run, tmp_
     assert "`apply`, `move`, `drain` and `undo` make the moves themselves" in moves
     assert "you may not create pods, create pods/eviction. Start the daemon, or use its ClusterRole " in moves
     assert "rescheduler.kube-system and Role rescheduler: docs/permissions.md" in moves
+
+
+def leader_objects(holder, leader, **status):
+    """The Lease and the state, in which the last daemon that reported is `leader`."""
+    at = {"namespace": "kube-system"}
+    now = datetime.now(UTC)
+    record = LeaseRecord(holder, 15, now, now, 0)
+    reported = encode_state(DaemonStatus(leader=leader, **status))
+    return [
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {**at, "name": "rescheduler"},
+            "spec": lease_spec_of(record),
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {**at, "name": "rescheduler-state"},
+            "data": {"status": reported},
+        },
+    ]
+
+
+OPERATOR_DENIED = (("create", "pods/eviction"), ("delete", "customresourcedefinitions"))
+
+
+@pytest.mark.parametrize(
+    ("leader", "denied", "said", "kind"),
+    [
+        pytest.param("laptop_1", OPERATOR_DENIED, None, "", id="a daemon leads"),
+        pytest.param(
+            "daemon-1",
+            OPERATOR_DENIED,
+            "laptop_1 leads, which is a command and no daemon, so `apply`, `move`, `drain` and `undo` make "
+            "the moves themselves when it has ended, and you may not create pods/eviction. Start the daemon",
+            ", a command and no daemon",
+            id="a command leads",
+        ),
+        pytest.param(
+            "daemon-1", (), None, ", a command and no daemon", id="you may do all that the daemon does"
+        ),
+    ],
+)
+def test_permissions_to_make_moves_are_needed_unless_a_daemon_leads(
+    run, tmp_path, leader, denied, said, kind
+):
+    """A command that leads ends with its moves; the next command has to make its moves itself."""
+    objects = [*complete(lopsided().objects), *leader_objects("laptop_1", leader)]
+    with served(objects, tmp_path / "kubeconfig", denying(*denied)) as kubeconfig:
+        lines = run("status", "--kubeconfig", kubeconfig).stdout
+        allowed, *rest = json.loads(run("status", "--kubeconfig", kubeconfig, "-o", "json").stdout)[
+            "permissions"
+        ]
+    without = " but `uninstall` and `--install`, which need cluster-admin, while the daemon leads"
+    assert allowed == "allow every command" + without * bool(denied)
+    assert [each.startswith(said or "") for each in rest] == [True] * bool(said), rest
+    assert f"Leader       laptop_1{kind}, renewed " in lines
+
+
+def test_who_leads_is_unknown_without_permission_to_read_the_state(run, tmp_path):
+    objects = [*complete(lopsided().objects), *leader_objects("laptop_1", "daemon-1")]
+    refused = forbidding("rescheduler-state")
+    with served(objects, tmp_path / "kubeconfig", refused) as kubeconfig:
+        assert "Leader       laptop_1, renewed " in run("status", "--kubeconfig", kubeconfig).stdout
+
+
+def test_a_dry_run_is_no_leader_and_can_be_switched_off(run, tmp_path):
+    dry_run = DryRunEvidence(datetime.now(UTC), 1, ())
+    objects = [*complete(lopsided().objects), *leader_objects("", "daemon-1", dry_run=dry_run)]
+    with served(objects, tmp_path / "kubeconfig", denying(*OPERATOR_DENIED)) as kubeconfig:
+        _, moves = json.loads(run("status", "--kubeconfig", kubeconfig, "-o", "json").stdout)["permissions"]
+    assert moves.startswith("No daemon leads, so `apply`, ")
+    assert "you may not create pods/eviction. Switch the dry run off, or use its ClusterRole" in moves
 
 
 def test_without_a_leader_it_says_so_if_your_permissions_suffice_to_make_moves(rescheduler):
