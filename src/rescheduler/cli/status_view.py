@@ -34,6 +34,7 @@ NOTHING_MOVES: Final = (
 )
 _RECENT: Final = 10
 """The number of finished migrations that are listed."""
+_UNKNOWN: Final = "unknown: you have no permission to read it"
 _INDENT: Final = " " * 13
 _AUTOSCALER_TITLES: Final = {
     "karpenter": "Karpenter",
@@ -62,8 +63,8 @@ class ObservedStatus:
     """The installed components and their states, as sentences."""
     permissions: tuple[str, ...] = ()
     """The permissions of the user, as sentences."""
-    state_is_known: bool = True
-    """Whether the user may read `pause` and `status`."""
+    unknown: frozenset[str] = frozenset()
+    """What the user may not read: `state`, `lease`, `migrations`, `nodes`."""
     label_gone: Mapping[str, NodeCondition] = field(default_factory=dict)
     """Nodes that still have the condition Empty, but no longer the maintenance label."""
 
@@ -88,12 +89,12 @@ class ObservedStatus:
         return holder if holder and is_alive else ""
 
     def daemon_leads(self, now: datetime) -> bool | None:
-        """Return whether the leader is a daemon and not a command; None if the state can't be read.
+        """Return whether the leader is a daemon and not a command; None if the user may not know.
 
         Only a daemon writes the status. It does so as soon as it leads, with the name that is in the Lease.
         """
         holder = self.leads(now)
-        if holder and not self.state_is_known:
+        if "lease" in self.unknown or (holder and "state" in self.unknown):
             return None
         return bool(holder) and self.status is not None and self.status.leader == holder
 
@@ -121,10 +122,8 @@ def status_lines(observed: ObservedStatus, terminal: Terminal, now: datetime) ->
 
 
 def _installation(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]:
-    for place, words in enumerate(observed.installation):
-        yield from _field_lines(terminal, "" if place else "Installed", words)
-    for place, words in enumerate(observed.permissions):
-        yield from _field_lines(terminal, "" if place else "Permissions", words)
+    yield from _list_lines(terminal, "Installed", observed.installation)
+    yield from _list_lines(terminal, "Permissions", observed.permissions)
 
 
 def _leader(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
@@ -135,23 +134,23 @@ def _leader(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iter
     elif observed.status is not None and dry_run is not None:
         words = f"none: dry run, reported by {observed.status.leader}"
     elif lease.holder:
-        last = f", last renewed {_ago(lease.renewed, now)}" if lease.renewed else ""
-        words = f"none: {lease.holder} stopped renewing the Lease{last}"
+        words = f"none: {lease.holder} stopped renewing the Lease"
+        words += f", last renewed {_ago(lease.renewed, now)}" if lease.renewed else ""
     else:
-        words = f"none in namespace {observed.namespace}"
+        words = _UNKNOWN if "lease" in observed.unknown else f"none in namespace {observed.namespace}"
     yield from _field_lines(terminal, "Leader", words, bad=not holder and dry_run is None)
-    status = observed.status
-    if status is not None:
-        yield from _field_lines(terminal, "Version", status.version)
-        if status.configuration:
-            words = f"invalid change ignored: {status.configuration}"
-            yield from _field_lines(terminal, "Config", words, bad=True)
+    if observed.status is not None:
+        yield from _field_lines(terminal, "Version", observed.status.version)
+    if observed.status is not None and observed.status.configuration:
+        words = f"invalid change ignored: {observed.status.configuration}"
+        yield from _field_lines(terminal, "Config", words, bad=True)
 
 
 def _check(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
     check = None if observed.status is None else observed.status.last_check
     if check is None:
-        yield from _field_lines(terminal, "Last check", "none yet")
+        words = _UNKNOWN if "state" in observed.unknown else "none yet"
+        yield from _field_lines(terminal, "Last check", words)
         return
     refused = sum(check.refused.values())
     reasons = sorted(check.refused.items(), key=lambda each: (-each[1], each[0]))
@@ -162,10 +161,8 @@ def _check(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Itera
     )
     words += f", load by {check.usage_source}"
     yield from _field_lines(terminal, "Last check", words)
-    for assumption in check.assumptions:
-        yield from _field_lines(terminal, "", assumption)
-    for place, limit in enumerate(check.limits):
-        yield from _field_lines(terminal, "" if place else "Limits", limit)
+    yield from _list_lines(terminal, "", check.assumptions)
+    yield from _list_lines(terminal, "Limits", check.limits)
 
 
 def _dry_run(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
@@ -197,11 +194,11 @@ def _halts(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Itera
         then = "the daemon has not confirmed it yet" if runs else "it applies as soon as a daemon runs"
         yield from _field_lines(terminal, "Paused", f"requested{by}{why}; {then}", bad=True)
     if not halts and not observed.pause.paused:
-        yield from _field_lines(terminal, "Halts", "none")
+        yield from _field_lines(terminal, "Halts", _UNKNOWN if "state" in observed.unknown else "none")
 
 
 def _cluster(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]:
-    words = f"{observed.nodes}, {observed.not_ready} not Ready"
+    words = _UNKNOWN if "nodes" in observed.unknown else f"{observed.nodes}, {observed.not_ready} not Ready"
     yield from _field_lines(terminal, "Nodes", words, bad=observed.not_ready > 0)
     for place, each in enumerate(observed.status.balance if observed.status else ()):
         words = (
@@ -219,11 +216,8 @@ def _autoscalers(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]:
     """Yield the lines about components that remove nodes, which the strategies take into account."""
     if observed.status is None or observed.status.last_check is None:
         return
-    if not observed.status.autoscalers:
-        yield from _field_lines(terminal, "Autoscalers", "none found")
-    for place, each in enumerate(observed.status.autoscalers):
-        words = f"{autoscaler_title(each.name)}: {each.how}"
-        yield from _field_lines(terminal, "" if place else "Autoscalers", words)
+    found = [f"{autoscaler_title(each.name)}: {each.how}" for each in observed.status.autoscalers]
+    yield from _list_lines(terminal, "Autoscalers", found or ["none found"])
 
 
 def _failing_lines(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]:
@@ -288,7 +282,13 @@ def _migrations(observed: ObservedStatus, terminal: Terminal, now: datetime) -> 
         if items and title == "In progress" and not observed.leads(now):
             yield from wrapped(terminal, NOTHING_MOVES, indent="")
     if observed.migrations is not None and not observed.migrations:
-        yield from _field_lines(terminal, "Migrations", "none")
+        words = _UNKNOWN if "migrations" in observed.unknown else "none"
+        yield from _field_lines(terminal, "Migrations", words)
+
+
+def _list_lines(terminal: Terminal, title: str, sentences: Sequence[str]) -> Iterator[str]:
+    for place, words in enumerate(sentences):
+        yield from _field_lines(terminal, "" if place else title, words)
 
 
 def _field_lines(terminal: Terminal, title: str, words: str, *, bad: bool = False) -> Iterator[str]:

@@ -278,7 +278,14 @@ def test_a_pause_and_its_end_name_the_user_of_the_cluster(tmp_path, run, wrap, u
 
 
 def test_the_namespace_can_be_named(rescheduler):
-    assert "ConfigMap shop/rescheduler-state" in rescheduler("pause", "-n", "shop").stdout
+    """Nothing is paused until a daemon runs there: the answer must not say that moves stop."""
+    done = rescheduler("pause", "-n", "shop")
+    assert (
+        "(ConfigMap shop/rescheduler-state): the daemon in namespace shop starts no more moves" in done.stdout
+    )
+    assert (
+        done.stderr == "note: no daemon is installed or runs in namespace shop; one that starts is paused\n"
+    )
     assert json.loads(rescheduler("status", "-o", "json").stdout)["pause"]["paused"] is False
 
 
@@ -432,6 +439,21 @@ def test_what_you_may_not_read_is_named_and_the_rest_is_shown(run, tmp_path):
     assert "unknown: " in done.stdout
     assert 'cannot list resource "nodes"' in done.stdout
     assert "Permissions  allow every command\n" in done.stdout
+
+
+def test_what_you_may_not_read_is_unknown_and_not_absent(run, tmp_path):
+    hidden = ("nodes", "v1alpha1/podmigrations", "rescheduler-state", "leases/rescheduler")
+    objects = [*complete(lopsided().objects), *leader_objects("daemon-1", "daemon-1")]
+    refused = denying(("list", "podmigrations"), *OPERATOR_DENIED)
+
+    def wrap(handle):
+        return forbidding(*hidden)(refused(handle))
+
+    with served(objects, tmp_path / "kubeconfig", wrap) as kubeconfig:
+        lines = run("status", "-n", "kube-system", "--kubeconfig", kubeconfig).stdout.splitlines()
+    for title in ("Leader", "Last check", "Halts", "Nodes", "Migrations"):
+        assert f"{title:<13}unknown: you have no permission to read it" in lines
+    assert not [line for line in lines if "No daemon leads" in line], "the Lease is not known"
 
 
 def test_before_the_installation_it_says_what_to_do(rescheduler):

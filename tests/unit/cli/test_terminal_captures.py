@@ -225,7 +225,7 @@ def test_what_is_wrong_with_an_option_is_not_broken_within_a_word():
 def test_the_answer_to_a_pause_is_not_broken_within_a_word(cluster):
     shown = captured("pause", "-n", "kube-system", "--kubeconfig", cluster, width=80)
     assert shown.lines == shown.written
-    assert "the daemon starts no more moves" in " ".join(shown.lines)
+    assert "the daemon in namespace kube-system starts no more moves" in " ".join(shown.lines)
 
 
 POD = "checkout-production/payments-gateway-6755476f8c-{}"

@@ -88,10 +88,9 @@ async def _observe_status(
     home = await installation_namespace(client, configuration, namespace)
     reader = _PermittedReader(client)
     pause, written = await reader.state(home)
-    state_is_known = not reader.problems
-    lease = await reader.get(LEASES, f"{home}/{configuration.leader_election.resource_name}")
-    migrations = await reader.list(POD_MIGRATIONS)
-    nodes = await reader.list(NODES) or []
+    lease = await reader.get("lease", LEASES, f"{home}/{configuration.leader_election.resource_name}")
+    migrations = await reader.list("migrations", POD_MIGRATIONS)
+    nodes = await reader.list("nodes", NODES) or []
     copies = await read_copies(client, "", list(migrations or ()))
     settle_time = configuration.policy.settle_time
     if copies and not is_given:
@@ -108,7 +107,7 @@ async def _observe_status(
         sum(not node.is_ready for node in nodes),
         LiveSteps(copies, settle_time),
         (*described, *reader.problems),
-        state_is_known=state_is_known,
+        unknown=frozenset(reader.unknown),
         label_gone={
             node.name: condition
             for node in nodes
@@ -170,6 +169,7 @@ class _PermittedReader:
     def __init__(self, client: "Client") -> None:
         self._client = client
         self.problems: list[str] = []
+        self.unknown: set[str] = set()
 
     async def state(self, home: str) -> "tuple[Pause, DaemonStatus | None]":
         from rescheduler.api.daemon_status import Pause  # noqa: PLC0415
@@ -179,10 +179,14 @@ class _PermittedReader:
         try:
             return await read_state(self._client, home)
         except errors.Forbidden as error:
-            self.problems.append(f"unknown: {error}")
+            self._refused("state", error)
             return Pause(), None
 
-    async def get(self, resource: Any, key: str) -> "Object":
+    def _refused(self, what: str, error: Exception) -> None:
+        self.unknown.add(what)
+        self.problems.append(f"unknown: {error}")
+
+    async def get(self, what: str, resource: Any, key: str) -> "Object":
         """Return the object; an empty one if it is missing or can't be read."""
         from rescheduler.kube import errors  # noqa: PLC0415
 
@@ -191,11 +195,11 @@ class _PermittedReader:
         except errors.NotFound:
             return {}
         except errors.Forbidden as error:
-            self.problems.append(f"unknown: {error}")
+            self._refused(what, error)
             return {}
         return found
 
-    async def list(self, resource: Any) -> "list[Any] | None":
+    async def list(self, what: str, resource: Any) -> "list[Any] | None":
         """Return the objects; an empty list if they can't be read, None if the cluster lacks the kind."""
         from rescheduler.kube import errors  # noqa: PLC0415
 
@@ -204,7 +208,7 @@ class _PermittedReader:
         except errors.NotFound:
             return None
         except errors.Forbidden as error:
-            self.problems.append(f"unknown: {error}")
+            self._refused(what, error)
             return []
 
 
@@ -324,7 +328,8 @@ async def _describe_permissions(
         commands = dict.fromkeys(command for why, _ in asked for command in _COMMAND.findall(why))
         allowed = [command for command in commands if command not in refused]
         role = cluster_scoped_name(f"{DAEMON}-operator", home)
-        found.insert(0, f"allow {', '.join(allowed) or 'no command'}")
+        none = "no command for the whole cluster; with -n NAMESPACE, `migrations` and `history` may work"
+        found.insert(0, f"allow {', '.join(allowed) or none}")
         found.append(f"ClusterRole {role} and Role {DAEMON}-operator allow the rest: {_HOW_TO_BIND}")
     else:
         words = "allow every command"
