@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -117,15 +117,13 @@ def run(  # noqa: PLR0913 - one per option
     Execution(cluster, configuration).ask(serve)
 
 
-_TRACE_RECEIVERS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""Environment variables of OpenTelemetry. If neither is set, nothing of OpenTelemetry is imported."""
-
-
 async def _trace_listeners(
     stack: contextlib.AsyncExitStack, me: str, namespace: str
 ) -> "list[DaemonListener]":
     """Return the listener that sends traces; none if no receiver is set."""
-    if not any(map(os.environ.get, _TRACE_RECEIVERS)) or os.environ.get("OTEL_SDK_DISABLED") == "true":
+    from rescheduler.daemon.listeners import TRACE_RECEIVERS  # noqa: PLC0415
+
+    if not any(map(os.environ.get, TRACE_RECEIVERS)) or os.environ.get("OTEL_SDK_DISABLED") == "true":
         return []
     from rescheduler.kube.event_recorder import log_event  # noqa: PLC0415
 
