@@ -242,7 +242,7 @@ def _maintenance(observed: ObservedStatus, terminal: Terminal, now: datetime) ->
         if name in known:
             each = known[name]
             words = f"{name}: {counted(each.left, 'pod')} left" if each.left else f"{name}: empty"
-            words += f"; {each.message}" * bool(each.message)
+            words += f"; {each.message}" * (each.message not in {"", "empty"})
             words += f"; blocked: {abbreviated_list(each.blocked)}" * bool(each.blocked)
         elif condition is not None:
             # A command drains or has drained the node, maybe without a daemon.

@@ -134,7 +134,7 @@ def test_what_is_wrong():
         suspects=(SuspectNode("node-1", 4),),
         maintenance=(
             NodeInMaintenance("node-2", 3, ("shop/db-0: BudgetSpent",)),
-            NodeInMaintenance("node-3", 0),
+            NodeInMaintenance("node-3", 0, message="empty"),
         ),
     )
     by_command = NodeCondition("rescheduler.dev/Empty", "True", "Empty", "empty: all pods moved")
@@ -147,7 +147,7 @@ def test_what_is_wrong():
     assert "Failing      shop/web-1 on node-1: CrashLoopBackOff, attempt 1 of 3" in reported
     assert "Suspect      node-1: 4 workloads failing there" in reported
     assert "Maintenance  node-2: 3 pods left; blocked: shop/db-0: BudgetSpent" in reported
-    assert "             node-3: empty" in reported
+    assert "             node-3: empty\n" in reported
     assert "node-4: has the maintenance label, but the daemon has not reported on it yet" in reported
     assert "node-5: empty: all pods moved" in reported
 
