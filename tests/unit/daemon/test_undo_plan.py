@@ -51,7 +51,7 @@ def test_a_pod_goes_back_and_the_reason_names_the_move():
         pytest.param("shop/gone", "a", "Gone", "no longer exists", id="a pod that is gone"),
         pytest.param("shop/web-1-0", "none", "TargetUnfit", "node none no", id="a node that is gone"),
         pytest.param("shop/web-1-0", "cordoned", "TargetUnfit", "cordoned is cordoned", id="a cordoned node"),
-        pytest.param("shop/web-1-0", "drained", "TargetUnfit", "`rescheduler undrain drained`", id="a drained node"),
+        pytest.param("shop/web-1-0", "drained", "TargetUnfit", "undrain drained`", id="a drained node"),
         pytest.param("shop/web-1-0", "lost", "TargetUnfit", "not Ready", id="a node that is not Ready"),
         pytest.param("shop/web-1-0", "full", "TargetUnfit", "Insufficient cpu", id="a full node"),
         pytest.param("kube-system/dns-1-0", "a", "ExcludedNamespace", "", id="an excluded namespace"),
