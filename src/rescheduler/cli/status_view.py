@@ -75,8 +75,7 @@ class ObservedStatus:
     @property
     def recent(self) -> list[Object]:
         """Return the migrations that finished last, newest first."""
-        finished = [item for item in self._by_age() if _finished_at(item)]
-        return sorted(finished, key=_finished_at, reverse=True)[:_RECENT]
+        return sorted(filter(_finished_at, self._by_age()), key=_finished_at, reverse=True)[:_RECENT]
 
     def _by_age(self) -> list[Object]:
         return sorted(self.migrations or (), key=lambda item: item["metadata"]["creationTimestamp"])
@@ -241,8 +240,9 @@ def _maintenance(observed: ObservedStatus, terminal: Terminal, now: datetime) ->
         condition = conditions.get(name)
         if name in known:
             each = known[name]
-            words = f"{name}: {counted(each.left, 'pod')} left" if each.left else f"{name}: empty"
-            words += f"; {each.message}" * (each.message not in {"", "empty"})
+            left = f"{counted(each.left, 'pod')} left" if each.left else "empty"
+            has_count = "still there" in each.message or each.message == "empty"
+            words = f"{name}: " + "; ".join(filter(None, (left * (not has_count), each.message)))
             words += f"; blocked: {abbreviated_list(each.blocked)}" * bool(each.blocked)
         elif condition is not None:
             # A command drains or has drained the node, maybe without a daemon.

@@ -198,7 +198,7 @@ class SinkSender:
                 status = response.status
         except NoResponse as broken:
             # The reason has only the host and a proxy, not the address of the sink, which may be secret.
-            raise _SinkFault(f"no answer: {broken.reason.rstrip('.')}", is_transient=True) from broken
+            raise _SinkFault(broken.reason.rstrip("."), is_transient=True) from broken
         finally:
             await network.close()
         if not 200 <= status < 300:

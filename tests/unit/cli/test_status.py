@@ -135,6 +135,7 @@ def test_what_is_wrong():
         maintenance=(
             NodeInMaintenance("node-2", 3, ("shop/db-0: BudgetSpent",)),
             NodeInMaintenance("node-3", 0, message="empty"),
+            NodeInMaintenance("node-6", 2, message="2 pods are still there, of which 1 is terminating"),
         ),
     )
     by_command = NodeCondition("rescheduler.dev/Empty", "True", "Empty", "empty: all pods moved")
@@ -148,6 +149,7 @@ def test_what_is_wrong():
     assert "Suspect      node-1: 4 workloads failing there" in reported
     assert "Maintenance  node-2: 3 pods left; blocked: shop/db-0: BudgetSpent" in reported
     assert "             node-3: empty\n" in reported
+    assert "             node-6: 2 pods are still there, of which 1 is terminating\n" in reported
     assert "node-4: has the maintenance label, but the daemon has not reported on it yet" in reported
     assert "node-5: empty: all pods moved" in reported
 
