@@ -170,9 +170,9 @@ class SinkSender:
         self._report(self.settings.name, "dropped")
         self._log("NotificationDropped", notification, f"was not sent: {why}")
 
-    def _log(self, event: str, notification: Notification, words: str) -> None:
+    def _log(self, result: str, notification: Notification, words: str) -> None:
         words = f"notification {notification.event} about {notification.subject} {words}"
-        log_event(log, logging.WARNING, event, words, sink=self.settings.name)
+        log_event(log, logging.WARNING, result, words, sink=self.settings.name)
 
     async def _send(self, notification: Notification) -> None:
         """Make one attempt; raise `_SinkFault`."""

@@ -33,11 +33,14 @@ from opentelemetry.sdk.trace.sampling import Decision
 from rescheduler.api.daemon_status import program_version
 from rescheduler.api.podmigration import Migration, MigrationPhase
 from rescheduler.daemon.listeners import TRACE_RECEIVERS, CheckReport, DaemonListener
+from rescheduler.kube.event_recorder import log_event
 from rescheduler.migrations.state_machine import step_of
 from rescheduler.migrations.transition_table import MigrationStep
 from rescheduler.planner.plan import plan_id
 
 __all__ = ["TraceListener", "span_id_of", "trace_id_of", "tracing_to_receiver"]
+
+log: Final = logging.getLogger("rescheduler.daemon")
 
 _SENT_AGAIN: Final = timedelta(minutes=5)
 """A new leader sends again the migrations that ended within this time; a change of leader takes less."""
@@ -342,10 +345,10 @@ class _ExporterLog(logging.Filter):
         if "retrying" in words:
             self._reason = words.partition(" encountered")[0]
             return False
-        record.msg = f"spans for {self._receiver} are lost: {words} {self._reason}".rstrip()
-        record.args, record.event = (), "TracesNotSent"
+        said = f"spans for {self._receiver} are lost: {words} {self._reason}".rstrip()
+        log_event(log, logging.WARNING, "TracesNotSent", said)
         self._reason = ""
-        return True
+        return False
 
 
 @contextlib.contextmanager
