@@ -7,6 +7,7 @@ import re
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -82,6 +83,18 @@ def check(capture, width, *names):
 )
 def test_a_saved_cluster(long_names, command, names, width):
     check(captured(*command, "--from", long_names, width=width), width, *names)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_simulation(width):
+    file = Path(__file__).parents[3] / "examples" / "overloaded-node.yaml"
+    capture = captured("simulate", "--from", file, "--checks", "1", width=width)
+    check(
+        capture,
+        width,
+        "shop/worker-1-a  node-1 → node-3",
+        "InProgress: copy is ready, evicting the source pod",
+    )
 
 
 @pytest.fixture(scope="module")
