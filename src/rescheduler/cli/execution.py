@@ -65,11 +65,14 @@ class Execution:
     install: bool = False
     """Install the PodMigration CRD if it is missing."""
 
-    def prepare(self) -> None:
-        """Install the PodMigration CRD if that is requested; exit if the cluster doesn't have it."""
-        self.ask(self.require_crd)
+    def prepare(self, namespace: str = "") -> None:
+        """Install the PodMigration CRD if that is requested; exit if the cluster doesn't have it.
 
-    async def require_crd(self, client: "Client") -> None:
+        With a namespace, the user need not be allowed to list PodMigrations elsewhere.
+        """
+        self.ask(lambda client: self.require_crd(client, namespace))
+
+    async def require_crd(self, client: "Client", namespace: str = "") -> None:
         """Install the PodMigration CRD if that is requested; raise `MissingPodMigrationCRD` without one."""
         from rescheduler.cluster.sources.watched_cluster import require_podmigration_crd  # noqa: PLC0415
 
@@ -77,7 +80,7 @@ class Execution:
             from rescheduler.install.cluster_installation import install_definition  # noqa: PLC0415
 
             await install_definition(client)
-        await require_podmigration_crd(client)
+        await require_podmigration_crd(client, namespace)
 
     def run(self, use: Callable[["Rescheduler"], Awaitable[T]], *, namespace: str = "") -> T:
         """Await `use` with a `Rescheduler` that watches the cluster, and return the result.

@@ -227,7 +227,8 @@ def _node_lines(explained: NodeExplanation, terminal: Terminal) -> Iterator[str]
         *(["in maintenance"] if explained.in_maintenance else []),
         *([_evacuation_words(explained.evacuation)] if explained.evacuation is not None else []),
     ]
-    yield terminal.bold(explained.node) + f" is {', '.join(states)}"
+    title, *more = wrapped(terminal, f"{explained.node} is {', '.join(states)}", indent="")
+    yield from (title.replace(explained.node, terminal.bold(explained.node), 1), *more)
     rows = [[Cell(name), load_cell(terminal, load, _BAR)] for name, load in explained.loads.items()]
     yield from table(terminal, ("", ""), rows, indent="  ")
     if explained.suspicion is not None:

@@ -130,8 +130,11 @@ def plan_diff_lines(old: Plan, new: Plan, terminal: Terminal) -> Iterator[str]:
     colours: Mapping[str, str] = {"+": "green", "-": "red", "~": "yellow"}
     for sign, move, was in changes:
         instead = f" (was {was.source} {terminal.arrow} {was.target})" if was is not None else ""
-        text = f"{sign} {move.pod}  {move.source} {terminal.arrow} {move.target or 'to be chosen'}{instead}"
-        yield terminal.styled(text, {"fg": colours[sign]})
+        nodes = f"{move.source} {terminal.arrow} {move.target or 'to be chosen'}{instead}"
+        lines = [f"{sign} {move.pod}  {nodes}"]
+        if terminal.is_narrower_than(len(lines[0])):
+            lines = [f"{sign} {move.pod}", *wrapped(terminal, nodes, indent="  ")]
+        yield from (terminal.styled(line, {"fg": colours[sign]}) for line in lines)
     for words, plan in (("then", old), ("now", new)):
         if spreads := spread_changes(plan.nodes):
             text = f"As planned {words}: {_spreads_text(spreads, terminal)}"

@@ -131,14 +131,19 @@ def migration_detail_lines(
         ("Why", f"{spec.strategy}{f': {spec.reason}' if spec.reason else ''}"),
         ("Handover", str(status.handover or spec.handover)),
         ("Group", f"{spec.group}, {counted(spec.group_size, 'member')}" if spec.group else ""),
-        ("Phase", f"{status.phase}, {status.step or 'Queued'}"),
+        (
+            "Phase",
+            status.phase if status.phase == status.step else f"{status.phase}, {status.step or 'Queued'}",
+        ),
         ("Attempts", str(status.attempts)),
         ("New pod", status.target_pod.name if status.target_pod else ""),
         ("Failure", status.failure),
         ("Message", invalid_status(migration) or status.message),
     ]
     for name, value in fields:
-        if value:
+        if value and terminal.is_narrower_than(12 + max(map(len, value.split()))):
+            yield from (f"  {name}", *wrapped(terminal, value, indent="    "))
+        elif value:
             yield from wrapped(terminal, value, first=f"  {name:<10}", indent=" " * 12)
     yield from _timeline_lines(migration, events, terminal)
 
@@ -151,24 +156,49 @@ def _handed_over(migration: Migration) -> str:
 
 
 def _timeline_lines(migration: Migration, events: Sequence[Object], terminal: Terminal) -> Iterator[str]:
+    """Yield what happened, in order. Events have only seconds, so an order is known of the same second."""
     status = migration.status
     moments = [
-        (migration.created, "created"),
-        (status.started_at, "started"),
-        (status.handed_over_at, _handed_over(migration)),
-        (status.finished_at, f"finished: {status.phase}"),
-        *((each.last_transition_time, _condition(each)) for each in status.conditions),
-        *((_event_time(each), f"{each.get('reason')}: {each.get('message')}") for each in events),
+        (migration.created, 0, "created"),
+        (status.started_at, 1, "started"),
+        (status.handed_over_at, 4, _handed_over(migration)),
+        (status.finished_at, 7, f"finished: {status.phase}"),
+        *(
+            (
+                each.last_transition_time,
+                5 if each.type == ConditionType.HANDED_OVER else 3,
+                f"{each.type} is {each.status} ({each.reason})",
+            )
+            for each in status.conditions
+        ),
+        *(
+            (
+                _event_time(each),
+                _EVENT_RANKS.get(each.get("reason", ""), 3),
+                f"{each.get('reason')}: {_event_message(migration, each.get('message', ''))}",
+            )
+            for each in events
+        ),
     ]
-    known = [(at, words) for at, words in moments if at is not None]
+    known = [(at.replace(microsecond=0), rank, words) for at, rank, words in moments if at is not None]
     yield ""
     yield terminal.bold("Timeline")
-    for at, words in sorted(known, key=lambda each: each[0]):
+    for at, _, words in sorted(known, key=lambda each: each[:2]):
         yield from wrapped(terminal, words, first=f"  {at:%H:%M:%S}  ", indent=" " * 12)
 
 
-def _condition(condition: Any) -> str:
-    return f"{condition.type} is {condition.status} ({condition.reason})"
+_EVENT_RANKS: Final = {
+    "MigrationStarted": 2,
+    "MigrationHandedOver": 5,
+    "MigrationCompleted": 6,
+    "MigrationFailed": 6,
+}
+
+
+def _event_message(migration: Migration, message: str) -> str:
+    """Return the message without the names of migration, pod and nodes, which are above the timeline."""
+    is_about_it = message.startswith(f"{migration.name} (")
+    return message.partition(": ")[2] if is_about_it and ": " in message else message
 
 
 def _event_time(event: Object) -> datetime | None:

@@ -238,11 +238,15 @@ def simulated_check_lines(check: "SimulatedCheck", terminal: Terminal) -> Iterat
     from rescheduler.cli.move_status import STATE_COLOURS, move_state  # noqa: PLC0415
 
     moves = counted(len(check.plan.moves), "move") if check.plan.moves else "nothing to move"
-    yield terminal.bold(f"Check {check.number} at {check.at:%H:%M:%S}: {moves}") + terminal.dim(
-        f"  {_spreads(check.before)}"
-    )
+    title, spreads = f"Check {check.number} at {check.at:%H:%M:%S}: {moves}", _spreads(check.before)
+    if terminal.is_narrower_than(len(f"{title}  {spreads}")):
+        yield from map(terminal.bold, wrapped(terminal, title, indent=""))
+        yield from map(terminal.dim, wrapped(terminal, spreads, indent="  "))
+    else:
+        yield terminal.bold(title) + terminal.dim(f"  {spreads}")
     for change in check.plan.changes:
-        yield f"  {change.change} {change.node} ({change.strategy}): {change.reason}"
+        words = f"{change.change} {change.node} ({change.strategy}): {change.reason}"
+        yield from wrapped(terminal, words, first="  ", indent="    ")
     shown_states: dict[str, tuple[str, str]] = {}
     for update in check.updates:
         state, words = move_state(update.progress)
@@ -256,7 +260,13 @@ def simulated_check_lines(check: "SimulatedCheck", terminal: Terminal) -> Iterat
         target = (migration.target_node if migration else "") or move.target or "?"
         shown = terminal.styled(state, {"fg": STATE_COLOURS[state]}) if state in STATE_COLOURS else state
         message = f": {words}" if words else ""
-        yield f"  {'+' + after:>6}  {move.pod}  {move.source} {terminal.arrow} {target}  {shown}{message}"
+        course = f"  {'+' + after:>6}  {move.pod}  {move.source} {terminal.arrow} {target}"
+        if terminal.is_narrower_than(len(f"{course}  {state}{message}")):
+            yield from wrapped(terminal, course.lstrip(), first=" " * (8 - len(after) - 1), indent=" " * 10)
+            first, *more = wrapped(terminal, f"{state}{message}", indent=" " * 10)
+            yield from (first.replace(state, shown, 1), *more)
+        else:
+            yield f"{course}  {shown}{message}"
 
 
 def simulation_summary_lines(checks: Sequence["SimulatedCheck"], terminal: Terminal) -> Iterator[str]:
@@ -267,8 +277,10 @@ def simulation_summary_lines(checks: Sequence["SimulatedCheck"], terminal: Termi
     moves = [progress for check in checks for progress in check.moves]
     took = short_duration(timedelta(seconds=round((last.until - first.at).total_seconds())))
     yield ""
-    yield terminal.bold(f"After {counted(len(checks), 'check')}, {took}: {moves_summary(moves)}")
-    yield f"{_spreads(first.before)} {terminal.arrow} {_spreads(last.after)}"
+    summary = f"After {counted(len(checks), 'check')}, {took}: {moves_summary(moves)}"
+    yield from map(terminal.bold, wrapped(terminal, summary, indent=""))
+    spreads = f"{_spreads(first.before)} {terminal.arrow} {_spreads(last.after)}"
+    yield from wrapped(terminal, spreads, indent="")
     yield from _node_changes(first.before, last.after, terminal)
     yield from _refused_lines(last.plan, terminal)
 

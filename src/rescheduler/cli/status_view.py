@@ -34,6 +34,7 @@ NOTHING_MOVES: Final = (
 )
 _RECENT: Final = 10
 """The number of finished migrations that are listed."""
+_UNKNOWN: Final = "unknown: you have no permission to read it"
 _INDENT: Final = " " * 13
 _AUTOSCALER_TITLES: Final = {
     "karpenter": "Karpenter",
@@ -62,6 +63,8 @@ class ObservedStatus:
     """The installed components and their states, as sentences."""
     permissions: tuple[str, ...] = ()
     """The permissions of the user, as sentences."""
+    unknown: frozenset[str] = frozenset()
+    """What the user may not read: `state`, `lease`, `migrations`, `nodes`."""
     label_gone: Mapping[str, NodeCondition] = field(default_factory=dict)
     """Nodes that still have the condition Empty, but no longer the maintenance label."""
 
@@ -72,8 +75,7 @@ class ObservedStatus:
     @property
     def recent(self) -> list[Object]:
         """Return the migrations that finished last, newest first."""
-        finished = [item for item in self._by_age() if _finished_at(item)]
-        return sorted(finished, key=_finished_at, reverse=True)[:_RECENT]
+        return sorted(filter(_finished_at, self._by_age()), key=_finished_at, reverse=True)[:_RECENT]
 
     def _by_age(self) -> list[Object]:
         return sorted(self.migrations or (), key=lambda item: item["metadata"]["creationTimestamp"])
@@ -84,6 +86,16 @@ class ObservedStatus:
         # The time is from the clock of another machine. The result is only shown: a small error does no harm.
         is_alive = renewed is not None and now - renewed < timedelta(seconds=2 * self.lease.lasts_s + 5)
         return holder if holder and is_alive else ""
+
+    def daemon_leads(self, now: datetime) -> bool | None:
+        """Return whether the leader is a daemon and not a command; None if the user may not know.
+
+        Only a daemon writes the status. It does so as soon as it leads, with the name that is in the Lease.
+        """
+        holder = self.leads(now)
+        if "lease" in self.unknown or (holder and "state" in self.unknown):
+            return None
+        return bool(holder) and self.status is not None and self.status.leader == holder
 
 
 def _finished_at(item: Object) -> str:
@@ -109,40 +121,35 @@ def status_lines(observed: ObservedStatus, terminal: Terminal, now: datetime) ->
 
 
 def _installation(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]:
-    for place, words in enumerate(observed.installation):
-        yield from _field_lines(terminal, "" if place else "Installed", words)
-    for place, words in enumerate(observed.permissions):
-        yield from _field_lines(terminal, "" if place else "Permissions", words)
+    yield from _list_lines(terminal, "Installed", observed.installation)
+    yield from _list_lines(terminal, "Permissions", observed.permissions)
 
 
 def _leader(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
-    holder = observed.leads(now)
-    if observed.status is not None and observed.status.dry_run is not None and not holder:
-        yield from _field_lines(terminal, "Leader", f"none: dry run, reported by {observed.status.leader}")
-    elif holder:
-        renewed = observed.lease.renewed
-        assert renewed is not None
-        yield from _field_lines(terminal, "Leader", f"{holder}, renewed {_ago(renewed, now)}")
-    elif observed.lease.holder:
-        last = f", last renewed {_ago(observed.lease.renewed, now)}" if observed.lease.renewed else ""
-        yield from _field_lines(
-            terminal, "Leader", f"none: {observed.lease.holder} stopped renewing the Lease{last}", bad=True
-        )
+    holder, lease, dry_run = observed.leads(now), observed.lease, observed.status and observed.status.dry_run
+    if holder:
+        kind = ", a command and no daemon" if observed.daemon_leads(now) is False else ""
+        words = f"{holder}{kind}, renewed {_ago(lease.renewed or now, now)}"
+    elif observed.status is not None and dry_run is not None:
+        words = f"none: dry run, reported by {observed.status.leader}"
+    elif lease.holder:
+        words = f"none: {lease.holder} stopped renewing the Lease"
+        words += f", last renewed {_ago(lease.renewed, now)}" if lease.renewed else ""
     else:
-        yield from _field_lines(terminal, "Leader", f"none in namespace {observed.namespace}", bad=True)
-    status = observed.status
-    if status is not None:
-        yield from _field_lines(terminal, "Version", status.version)
-        if status.configuration:
-            yield from _field_lines(
-                terminal, "Config", f"invalid change ignored: {status.configuration}", bad=True
-            )  # fmt: skip
+        words = _UNKNOWN if "lease" in observed.unknown else f"none in namespace {observed.namespace}"
+    yield from _field_lines(terminal, "Leader", words, bad=not holder and dry_run is None)
+    if observed.status is not None:
+        yield from _field_lines(terminal, "Version", observed.status.version)
+    if observed.status is not None and observed.status.configuration:
+        words = f"invalid change ignored: {observed.status.configuration}"
+        yield from _field_lines(terminal, "Config", words, bad=True)
 
 
 def _check(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
     check = None if observed.status is None else observed.status.last_check
     if check is None:
-        yield from _field_lines(terminal, "Last check", "none yet")
+        words = _UNKNOWN if "state" in observed.unknown else "none yet"
+        yield from _field_lines(terminal, "Last check", words)
         return
     refused = sum(check.refused.values())
     reasons = sorted(check.refused.items(), key=lambda each: (-each[1], each[0]))
@@ -153,10 +160,8 @@ def _check(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Itera
     )
     words += f", load by {check.usage_source}"
     yield from _field_lines(terminal, "Last check", words)
-    for assumption in check.assumptions:
-        yield from _field_lines(terminal, "", assumption)
-    for place, limit in enumerate(check.limits):
-        yield from _field_lines(terminal, "" if place else "Limits", limit)
+    yield from _list_lines(terminal, "", check.assumptions)
+    yield from _list_lines(terminal, "Limits", check.limits)
 
 
 def _dry_run(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
@@ -188,11 +193,11 @@ def _halts(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Itera
         then = "the daemon has not confirmed it yet" if runs else "it applies as soon as a daemon runs"
         yield from _field_lines(terminal, "Paused", f"requested{by}{why}; {then}", bad=True)
     if not halts and not observed.pause.paused:
-        yield from _field_lines(terminal, "Halts", "none")
+        yield from _field_lines(terminal, "Halts", _UNKNOWN if "state" in observed.unknown else "none")
 
 
 def _cluster(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]:
-    words = f"{observed.nodes}, {observed.not_ready} not Ready"
+    words = _UNKNOWN if "nodes" in observed.unknown else f"{observed.nodes}, {observed.not_ready} not Ready"
     yield from _field_lines(terminal, "Nodes", words, bad=observed.not_ready > 0)
     for place, each in enumerate(observed.status.balance if observed.status else ()):
         words = (
@@ -210,25 +215,20 @@ def _autoscalers(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]:
     """Yield the lines about components that remove nodes, which the strategies take into account."""
     if observed.status is None or observed.status.last_check is None:
         return
-    if not observed.status.autoscalers:
-        yield from _field_lines(terminal, "Autoscalers", "none found")
-    for place, each in enumerate(observed.status.autoscalers):
-        words = f"{autoscaler_title(each.name)}: {each.how}"
-        yield from _field_lines(terminal, "" if place else "Autoscalers", words)
+    found = [f"{autoscaler_title(each.name)}: {each.how}" for each in observed.status.autoscalers]
+    yield from _list_lines(terminal, "Autoscalers", found or ["none found"])
 
 
 def _failing_lines(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]:
     status = observed.status or DaemonStatus()
     for place, pod in enumerate(status.failing):
         words = f"{pod.pod} on {pod.node}: {pod.why}, attempt {pod.tries} of {pod.allowed}"
-        yield from _field_lines(
-            terminal, "" if place else "Failing", words + (f"; {pod.message}" * bool(pod.message))
-        )
+        words += f"; {pod.message}" * bool(pod.message)
+        yield from _field_lines(terminal, "" if place else "Failing", words)
     for place, node in enumerate(status.suspects):
         words = f"{node.node}: {counted(node.workloads, 'workload')} failing there"
-        yield from _field_lines(
-            terminal, "" if place else "Suspect", words + (f"; {node.why}" * bool(node.why)), bad=True
-        )  # fmt: skip
+        words += f"; {node.why}" * bool(node.why)
+        yield from _field_lines(terminal, "" if place else "Suspect", words, bad=True)
 
 
 def _maintenance(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
@@ -240,8 +240,9 @@ def _maintenance(observed: ObservedStatus, terminal: Terminal, now: datetime) ->
         condition = conditions.get(name)
         if name in known:
             each = known[name]
-            words = f"{name}: {counted(each.left, 'pod')} left" if each.left else f"{name}: empty"
-            words += f"; {each.message}" * bool(each.message)
+            left = f"{counted(each.left, 'pod')} left" if each.left else "empty"
+            has_count = "still there" in each.message or each.message == "empty"
+            words = f"{name}: " + "; ".join(filter(None, (left * (not has_count), each.message)))
             words += f"; blocked: {abbreviated_list(each.blocked)}" * bool(each.blocked)
         elif condition is not None:
             # A command drains or has drained the node, maybe without a daemon.
@@ -281,7 +282,13 @@ def _migrations(observed: ObservedStatus, terminal: Terminal, now: datetime) -> 
         if items and title == "In progress" and not observed.leads(now):
             yield from wrapped(terminal, NOTHING_MOVES, indent="")
     if observed.migrations is not None and not observed.migrations:
-        yield from _field_lines(terminal, "Migrations", "none")
+        words = _UNKNOWN if "migrations" in observed.unknown else "none"
+        yield from _field_lines(terminal, "Migrations", words)
+
+
+def _list_lines(terminal: Terminal, title: str, sentences: Sequence[str]) -> Iterator[str]:
+    for place, words in enumerate(sentences):
+        yield from _field_lines(terminal, "" if place else title, words)
 
 
 def _field_lines(terminal: Terminal, title: str, words: str, *, bad: bool = False) -> Iterator[str]:

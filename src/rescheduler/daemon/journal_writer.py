@@ -119,7 +119,8 @@ async def read_history(
 ) -> tuple[list[JournalEntry], str]:
     """Return the finished migrations of the namespace, or of all, newest first, and why some may be missing.
 
-    A PodMigration that still exists counts instead of its journal entry. Raises `KubeError`.
+    `home` is the namespace of the journal; empty if it is unknown. A PodMigration that still exists counts
+    instead of its journal entry. Raises `KubeError`.
     """
     try:
         items = (await client.list(POD_MIGRATIONS, namespace=namespace)).items
@@ -127,7 +128,7 @@ async def read_history(
         items = []
     present = [entry for item in items if (entry := _entry(item)) is not None]
     try:
-        stored = await _read_config_map(client, home)
+        stored = await _read_config_map(client, home) if home else None
     except errors.Forbidden as error:
         return merged_journal(present), f"the journal can't be read, only PodMigrations are shown: {error}"
     data = {} if stored is None else stored.get("data") or {}

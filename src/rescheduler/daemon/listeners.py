@@ -23,7 +23,17 @@ from rescheduler.planner.plan import Plan
 from rescheduler.planner.reasons import Reason
 from rescheduler.recovery.controller.recovery_report import FailureListener
 
-__all__ = ["CheckReport", "DaemonEvents", "DaemonListener", "DaemonLog", "ListenerFanout"]
+__all__ = [
+    "TRACE_RECEIVERS",
+    "CheckReport",
+    "DaemonEvents",
+    "DaemonListener",
+    "DaemonLog",
+    "ListenerFanout",
+]
+
+TRACE_RECEIVERS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""Environment variables of OpenTelemetry. If neither is set, nothing of OpenTelemetry is imported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from rescheduler.api.migration_journal import JournalEntry
 from rescheduler.api.podmigration import MANUAL, Handover
+from rescheduler.cluster.node_record import in_maintenance
 from rescheduler.cluster.snapshot import Snapshot, closed_because
 from rescheduler.config.config_validation import did_you_mean
 from rescheduler.config.policy import Policy
@@ -221,9 +222,12 @@ class _MoveBack:
 
 
 def _why_not_back(view: View, row: int, node: int) -> str:
-    name = view.snapshot.nodes.records[node].name
+    record = view.snapshot.nodes.records[node]
+    name = record.name
+    if in_maintenance(record):
+        return f"{name} is in maintenance; to return it to service, run `rescheduler undrain {name}`"
     if not view.open[node]:
-        return f"{name} is not Ready, is cordoned, or is being emptied"
+        return f"{name} {closed_because(view.snapshot, view.policy, node) or 'takes no pods'}"
     stays = view.handover(row).source_stays
     refusals = view.placement.refusals(row, node, source_stays=stays)
     detail = "; ".join(f"{', '.join(each.reasons)} {each.detail}".rstrip() for each in refusals)

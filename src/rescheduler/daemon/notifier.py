@@ -37,13 +37,13 @@ from rescheduler.daemon.listeners import DaemonListener
 from rescheduler.kube.access.cluster_access import ClusterAccess, StoredCredentials
 from rescheduler.kube.event_recorder import log_event
 from rescheduler.kube.http_transport import HttpTransport
+from rescheduler.kube.request_sender import USER_AGENT
 from rescheduler.kube.transport import ApiRequest, NoResponse
 from rescheduler.kube.work_queue import background_task
 
 __all__ = ["Notification", "Notifier", "SinkSender", "cloud_event", "slack_message"]
 
 log: Final = logging.getLogger(__name__)
-
 _TYPE_PREFIX: Final = "dev.rescheduler"
 _QUEUE_SIZE: Final = 100
 _OF_PODS: Final = frozenset({NotificationEvent.MIGRATION_FAILED, NotificationEvent.RETRIES_EXHAUSTED})
@@ -66,7 +66,7 @@ class Notification:
     data: dict[str, Any]
     """The same as data for programs."""
     identity: str
-    """Differs for each occurrence, and is the same in every process that reports it."""
+    """Differs for each occurrence, and is the same in every process."""
 
     @property
     def id(self) -> str:
@@ -132,8 +132,7 @@ class SinkSender:
         """Queue the notification if this sink wants it; drop it if the queue is full."""
         if notification.event not in self.settings.events:
             return
-        # Tenants can make any number of moves fail: half of the queue is kept for events of the whole
-        # cluster.
+        # Tenants can make any number of moves fail: half of the queue is kept for events of the cluster.
         most = _QUEUE_SIZE // 2 if notification.event in _OF_PODS else _QUEUE_SIZE
         if self._waiting.qsize() < most:
             self._waiting.put_nowait(notification)
@@ -159,6 +158,8 @@ class SinkSender:
                     self._drop(notification, f"{fault} ({attempt} of {_MAX_ATTEMPTS} attempts)")
                     return
                 self._report(self.settings.name, "retried")
+                if attempt == 1:
+                    self._log("NotificationRetried", notification, f"is sent again: {fault}")
                 await asyncio.sleep(delay_s)
                 delay_s = min(2 * delay_s, _MAX_DELAY_S)
             else:
@@ -167,8 +168,11 @@ class SinkSender:
 
     def _drop(self, notification: Notification, why: str) -> None:
         self._report(self.settings.name, "dropped")
-        words = f"notification {notification.event} about {notification.subject} was not sent: {why}"
-        log_event(log, logging.WARNING, "NotificationDropped", words, sink=self.settings.name)
+        self._log("NotificationDropped", notification, f"was not sent: {why}")
+
+    def _log(self, result: str, notification: Notification, words: str) -> None:
+        words = f"notification {notification.event} about {notification.subject} {words}"
+        log_event(log, logging.WARNING, result, words, sink=self.settings.name)
 
     async def _send(self, notification: Notification) -> None:
         """Make one attempt; raise `_SinkFault`."""
@@ -194,7 +198,7 @@ class SinkSender:
                 status = response.status
         except NoResponse as broken:
             # The reason has only the host and a proxy, not the address of the sink, which may be secret.
-            raise _SinkFault(f"no answer: {broken.reason.rstrip('.')}", is_transient=True) from broken
+            raise _SinkFault(broken.reason.rstrip("."), is_transient=True) from broken
         finally:
             await network.close()
         if not 200 <= status < 300:
@@ -206,13 +210,11 @@ class SinkSender:
         settings = self.settings
         url = settings.url or _read_text(settings.url_file or "", "urlFile")
         _check_address(url, is_secret=bool(settings.url_file or settings.header_file))
-        headers: dict[str, str] = {}
+        headers = {"user-agent": USER_AGENT}
         if settings.header_file:
             name, colon, value = _read_text(settings.header_file, "headerFile").partition(":")
             if not colon or not name.strip() or not value.strip() or not f"{name}{value}".isprintable():
-                raise _SinkFault(
-                    "headerFile has no line such as `Authorization: Bearer …`", is_transient=True
-                )
+                raise _SinkFault("headerFile has no `Authorization: Bearer …` or similar", is_transient=True)
             headers[name.strip()] = value.strip()
         authority = _read_file(settings.ca_file, "caFile") if settings.ca_file else None
         return url, headers, authority
@@ -343,14 +345,12 @@ class Notifier(DaemonListener):
 
 def _halt_notification(halt: Halt, at: datetime, *, has_ended: bool) -> Notification:
     of = f" of namespace {halt.namespace}" if halt.namespace else ""
-    text = f"{halt.reason}: {halt.words}. No move{of} starts. Ends {halt.ends}."
-    if has_ended:
-        text = f"{halt.reason} has ended: moves{of} start again."
+    begun = f"{halt.reason}: {halt.words}. No move{of} starts. Ends {halt.ends}."
     return Notification(
         event=NotificationEvent.HALT_ENDED if has_ended else NotificationEvent.HALTED,
         at=at,
         subject=f"halt/{halt.reason}" + (f"/{halt.namespace}" if halt.namespace else ""),
-        text=text,
+        text=f"{halt.reason} has ended: moves{of} start again." if has_ended else begun,
         data={"reason": str(halt.reason), "namespace": halt.namespace, "since": halt.since.isoformat()},
         identity=halt.since.isoformat(),
     )

@@ -24,9 +24,10 @@ from rescheduler.api.daemon_status import (
 from rescheduler.api.well_known_names import DRY_RUN_LEASE_SUFFIX, install_labels
 from rescheduler.config.policy import Configuration
 from rescheduler.install.cluster_installation import find_installation
+from rescheduler.install.install_options import DAEMON
 from rescheduler.kube import errors
 from rescheduler.kube.access.cluster_config import is_in_cluster
-from rescheduler.kube.api_resources import CONFIG_MAPS, LEASES, Object, merge_patch
+from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, LEASES, Object, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.kube.informer import Informer, ListOptions
@@ -38,6 +39,7 @@ __all__ = [
     "NoDaemonError",
     "WatchedState",
     "lease_key",
+    "may_have_daemon",
     "new_identity",
     "own_namespace",
     "read_state",
@@ -113,20 +115,39 @@ async def require_daemon(client: Client, configuration: Configuration, namespace
         return
     if await find_installation(client, terms.resource_name) is not None:
         return  # in that very namespace
-    leases = [f"{namespace}/{terms.resource_name}{suffix}" for suffix in ("", DRY_RUN_LEASE_SUFFIX)]
-    for lease in leases:
-        try:
-            if lease_record_of((await client.get(LEASES, lease)).get("spec") or {}).holder:
-                return
-        except errors.Forbidden:
-            return
-        except errors.NotFound:
-            pass
+    if await _may_hold_lease(client, configuration, namespace):
+        return
     raise NoDaemonError(
-        f"rescheduler is not installed in this cluster, and no daemon holds the Lease {leases[0]}: nothing "
+        f"rescheduler is not installed in this cluster, and no daemon holds the Lease {namespace}/"
+        f"{terms.resource_name}: nothing "
         f"was changed. For a daemon that you start outside the cluster, use `rescheduler pause` and `resume` "
         f"with -n {namespace}"
     )
+
+
+async def may_have_daemon(client: Client, configuration: Configuration, namespace: str) -> bool:
+    """Return False if a daemon is neither installed in the namespace nor holds a Lease there.
+
+    True if the user may not know. Raises `KubeError`.
+    """
+    try:
+        if await client.get_or_none(DEPLOYMENTS, f"{namespace}/{DAEMON}") is not None:
+            return True
+    except errors.Forbidden:
+        return True
+    return await _may_hold_lease(client, configuration, namespace)
+
+
+async def _may_hold_lease(client: Client, configuration: Configuration, namespace: str) -> bool:
+    for suffix in ("", DRY_RUN_LEASE_SUFFIX):
+        try:
+            key = f"{namespace}/{configuration.leader_election.resource_name}{suffix}"
+            item = await client.get_or_none(LEASES, key)
+        except errors.Forbidden:
+            return True
+        if lease_record_of((item or {}).get("spec") or {}).holder:
+            return True
+    return False
 
 
 async def write_pause(client: Client, namespace: str, pause: Pause) -> None:

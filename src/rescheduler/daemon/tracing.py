@@ -12,11 +12,14 @@ Standard environment variables choose receiver, sampler and limits (docs/tracing
 import asyncio
 import contextlib
 import hashlib
+import logging
+import os
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
+from urllib.parse import urlsplit
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -29,12 +32,15 @@ from opentelemetry.sdk.trace.sampling import Decision
 
 from rescheduler.api.daemon_status import program_version
 from rescheduler.api.podmigration import Migration, MigrationPhase
-from rescheduler.daemon.listeners import CheckReport, DaemonListener
+from rescheduler.daemon.listeners import TRACE_RECEIVERS, CheckReport, DaemonListener
+from rescheduler.kube.event_recorder import log_event
 from rescheduler.migrations.state_machine import step_of
 from rescheduler.migrations.transition_table import MigrationStep
 from rescheduler.planner.plan import plan_id
 
 __all__ = ["TraceListener", "span_id_of", "trace_id_of", "tracing_to_receiver"]
+
+log: Final = logging.getLogger("rescheduler.daemon")
 
 _SENT_AGAIN: Final = timedelta(minutes=5)
 """A new leader sends again the migrations that ended within this time; a change of leader takes less."""
@@ -46,6 +52,8 @@ _MAX_TEXT: Final = 1000
 _MAX_TIME: Final = datetime(2200, 1, 1, tzinfo=UTC)
 """Nanoseconds since 1970 must fit into 64 bits, whatever a user wrote into a status."""
 _FLUSH_TIMEOUT_S: Final = 3.0
+_EXPORTER_LOGGERS: Final = (OTLPSpanExporter.__module__, "opentelemetry.sdk._shared_internal")
+"""The exporter, and the SDK's queue in front of it."""
 
 _Attributes = Mapping[str, str | int | float | bool]
 
@@ -319,6 +327,44 @@ def _clean(value: str | int | float | bool) -> str | int | float | bool:
     return value[:_MAX_TEXT].encode(errors="replace").decode() if isinstance(value, str) else value
 
 
+class _ExporterLog(logging.Filter):
+    """Makes one event of what the OpenTelemetry SDK logs about lost spans, with the receiver and the reason.
+
+    Of an attempt that will be repeated, only the reason is kept: the line about the end doesn't have it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        address = urlsplit(next(filter(None, map(os.environ.get, TRACE_RECEIVERS)), ""))
+        # Without a user and a query, which may be secret.
+        self._receiver = f"{address.scheme}://{address.hostname}" + f":{address.port}" * bool(address.port)
+        self._reason = ""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        words = record.getMessage()
+        if "retrying" in words:
+            self._reason = words.partition(" encountered")[0]
+            return False
+        said = f"spans for {self._receiver} are lost: {words} {self._reason}".rstrip()
+        log_event(log, logging.WARNING, "TracesNotSent", said)
+        self._reason = ""
+        return False
+
+
+@contextlib.contextmanager
+def _naming_lost_spans() -> Iterator[None]:
+    """Log lost spans as an event of ours while the body runs."""
+    named = _ExporterLog()
+    loggers = [logging.getLogger(name) for name in _EXPORTER_LOGGERS]
+    for logger in loggers:
+        logger.addFilter(named)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(named)
+
+
 @contextlib.asynccontextmanager
 async def tracing_to_receiver(
     identity: str, namespace: str, now: Callable[[], datetime]
@@ -331,11 +377,12 @@ async def tracing_to_receiver(
         "service.version": program_version(),
     }
     resource = Resource(own).merge(OTELResourceDetector().detect())
-    listener = TraceListener(BatchSpanProcessor(OTLPSpanExporter()), now, resource)
-    try:
-        yield listener
-    finally:
-        # A receiver that does not answer must not delay the shutdown.
-        ending = threading.Thread(target=listener.shutdown, daemon=True)
-        ending.start()
-        await asyncio.to_thread(ending.join, _FLUSH_TIMEOUT_S)
+    with _naming_lost_spans():
+        listener = TraceListener(BatchSpanProcessor(OTLPSpanExporter()), now, resource)
+        try:
+            yield listener
+        finally:
+            # A receiver that does not answer must not delay the shutdown.
+            ending = threading.Thread(target=listener.shutdown, daemon=True)
+            ending.start()
+            await asyncio.to_thread(ending.join, _FLUSH_TIMEOUT_S)

@@ -43,7 +43,8 @@ __all__ = [
 ]
 
 _NAMESPACE_HINT: Final = (
-    "Specify the namespace with --namespace, or with leaderElection.resourceNamespace in the --config file."
+    "Specify the namespace with leaderElection.resourceNamespace in the --config file; `status`, `pause`, "
+    "`resume`, `uninstall` and `run` also have the option --namespace."
 )
 
 

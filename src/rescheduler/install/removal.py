@@ -131,6 +131,25 @@ class Removal:
             failures += await self._attempt(leftover, self._remove(leftover))
         return failures + last.failures
 
+    async def deleted(self, *, timeout_s: float) -> list[str]:
+        """Wait until the namespace and the CRD are gone if they are being deleted; return what is not gone.
+
+        Until then, a new installation would fail.
+        """
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + timeout_s
+        awaited = [(NAMESPACES, self._namespace), (CUSTOM_RESOURCE_DEFINITIONS, DEFINITION)]
+        while True:
+            left = []
+            for resource, key in awaited:
+                with contextlib.suppress(errors.Forbidden):
+                    item = await self._client.get_or_none(resource, key)
+                    if item is not None and "deletionTimestamp" in item["metadata"]:
+                        left.append(f"{resource.kind} {key}")
+            if not left or loop.time() > until_s:
+                return left
+            await asyncio.sleep(_POLL_INTERVAL_S)
+
     # -- finding
 
     async def _others(self, findings: RemovalFindings) -> list[str]:

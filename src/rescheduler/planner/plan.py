@@ -6,6 +6,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -16,7 +17,7 @@ from rescheduler.api.well_known_names import BALANCE_ANNOTATION, PLAN_ANNOTATION
 from rescheduler.cluster.node_record import NodeChange
 from rescheduler.cluster.snapshot import Floats, Ints, Snapshot
 from rescheduler.planner.reasons import Reason
-from rescheduler.strategies.strategy_registry import HungStrategy, PluginTimeout
+from rescheduler.strategies.strategy_registry import BrokenStrategy, HungStrategy, PluginTimeout
 
 __all__ = [
     "MAX_LISTED_REJECTIONS",
@@ -40,6 +41,7 @@ __all__ = [
 MAX_LISTED_REJECTIONS = 1000
 """The most rejections that a plan lists: in a large cluster a strategy may ask about very many pods."""
 
+_OWN_CODE = str(Path(__file__).parents[1])
 _MAX_DETAIL = 500
 """The longest detail in characters, because the text of an exception may have any length."""
 
@@ -137,16 +139,29 @@ def is_fault_of_plugin(strategy: str, error: BaseException) -> bool:
 
 
 def strategy_failure(name: str, error: BaseException) -> Rejection:
-    """Return the refusal that reports an exception of a plugin, with the line that raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    at = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    """Return the refusal that reports an exception of a plugin, with its line that raised it."""
+    at = _line_of_plugin(error)
     try:
         text = str(error).encode(errors="replace").decode()
     except Exception:  # noqa: BLE001 - its own text may raise anything
         text = "(its text can't be read)"
-    said = text if isinstance(error, HungStrategy) else f"raised {type(error).__name__}: {text}{at}"
-    detail = f"{name} {said}"
+    if isinstance(error, BrokenStrategy):
+        detail = f"{text}{at}"
+    else:
+        said = text if isinstance(error, HungStrategy) else f"raised {type(error).__name__}: {text}{at}"
+        detail = f"{name} {said}"
     return Rejection("", Reason.STRATEGY_FAILED, name, detail[:_MAX_DETAIL])
+
+
+def _line_of_plugin(error: BaseException) -> str:
+    """Return the last line that ran of a plugin; empty if none is known, as for a wrong proposal."""
+    frames = traceback.extract_tb((error.__cause__ or error).__traceback__)
+    others = [
+        each
+        for each in frames
+        if not each.filename.startswith((_OWN_CODE, "<frozen")) and "importlib" not in each.filename
+    ]
+    return f" at {others[-1].filename}:{others[-1].lineno}" if others else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,13 +91,19 @@ def _proposals_of(strategy: Strategy, view: View) -> Iterator[Proposal | NodePro
         return
     left = 2 * (len(snapshot.pods) + len(snapshot.nodes)) + 100
     with calling_plugin(strategy.name) as call:
-        proposals = call(lambda: iter(strategy.propose(view)))
+        proposals = call(lambda: _iterator_of(strategy.propose(view)))
         while (proposed := _next_unchanged(call, proposals, view.placement)) is not _END:
             left -= 1
             if left < 0:
                 raise RuntimeError("it repeats proposals and does not end")
             _validate_proposal(proposed, snapshot)
             yield proposed
+
+
+def _iterator_of(proposals: object) -> Iterator[Any]:
+    if not isinstance(proposals, Iterable):
+        raise TypeError(f"propose() returns {type(proposals).__name__}, not an iterator of proposals")
+    return iter(proposals)
 
 
 def _next_unchanged(call: PluginCall, proposals: Iterator[Any], placement: Placement) -> Any:

@@ -118,11 +118,11 @@ class UnusableStrategy:
     name: ClassVar[str] = ""
 
     def __init__(self, error: BrokenStrategy) -> None:
-        self._error = error
+        self.error = error
 
     def propose(self, view: View) -> Iterator[Proposal | NodeProposal]:  # noqa: ARG002 - has none
         """Raise the error."""
-        raise self._error
+        raise self.error
 
 
 def _unusable(name: str, error: BrokenStrategy) -> Strategy:

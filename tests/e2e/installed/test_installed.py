@@ -16,10 +16,12 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner, Result
 
 from rescheduler.api.migration_journal import HISTORY_CONFIG_MAP, decode_journal
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME
 from rescheduler.api.well_known_names import EMPTY_CONDITION, MAINTENANCE_LABEL
+from rescheduler.cli import main
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.daemon.own_objects import read_state
@@ -36,6 +38,7 @@ from tests.stories import objects
 from tests.stories.sandbox import AT_ONCE, Sandbox, until_usable
 from tests.testbed import ControlPlane, Part
 from tests.testbed.options import QUICK
+from tests.testbed.readiness import until
 
 HOME = "rescheduler"
 NODES_COUNT = 20
@@ -258,10 +261,13 @@ def as_person(control_plane: ControlPlane, role: str, folder: Path) -> Path:
     control_plane.kubectl(
         "create", "rolebinding", user, "-n", HOME, f"--role=rescheduler-{role}", f"--user={user}"
     )
+    return _kubeconfig_of(control_plane, user, folder / f"{role}.kubeconfig")
+
+
+def _kubeconfig_of(control_plane: ControlPlane, user: str, path: Path) -> Path:
     content = yaml.safe_load(control_plane.kubeconfig.read_text())
     for each in content["users"]:
         each["user"]["as"] = user
-    path = folder / f"{role}.kubeconfig"
     path.touch(mode=0o600)
     path.write_text(json.dumps(content))
     return path
@@ -337,6 +343,116 @@ async def test_each_command_works_with_the_role_that_the_docs_name(
     ):
         code, out = await run("operator", *arguments)
         assert code == 0, (arguments, out)
+
+
+@pytest.fixture(scope="module", params=["view", "edit", "admin"])
+def tenant(
+    request: pytest.FixtureRequest, control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Path]]:
+    """Yield a namespace, and a kubeconfig of a user who has only this role of Kubernetes in it."""
+    role = request.param
+    namespace = f"team-{role}"
+    control_plane.kubectl("create", "namespace", namespace)
+    control_plane.kubectl(
+        "create", "rolebinding", namespace, "-n", namespace, f"--clusterrole={role}", f"--user={namespace}"
+    )
+    migration = {
+        "apiVersion": "rescheduler.dev/v1alpha1",
+        "kind": "PodMigration",
+        "metadata": {"namespace": namespace, "name": "web-1"},
+        "spec": {
+            "pod": {"name": "web-1", "uid": "1"},
+            "sourceNode": "node-1",
+            "strategy": "Manual",
+            "handover": "Evict",
+        },
+    }
+    control_plane.kubectl("create", "-f", "-", stdin=json.dumps(migration))
+    yield namespace, _kubeconfig_of(control_plane, namespace, tmp_path_factory.mktemp("tenant") / "config")
+    control_plane.kubectl("delete", "podmigration", "web-1", "-n", namespace)
+    control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+def test_users_of_a_namespace_see_its_migrations_and_change_none(
+    tenant: tuple[str, Path], control_plane: ControlPlane
+) -> None:
+    """docs/permissions.md: `view`, `edit` and `admin` of a namespace read its PodMigrations, and no more.
+
+    A user who could create or delete them would move pods with the daemon's permissions.
+    """
+    namespace, kubeconfig = tenant
+    attributes = {"group": "rescheduler.dev", "resource": "podmigrations"}
+    asked = [
+        (where, subresource, verb)
+        for where in (namespace, "default")
+        for subresource in ("", "status")
+        for verb in ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+    ]
+    reviews = [
+        {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": namespace,
+                "resourceAttributes": {
+                    **attributes,
+                    "namespace": where,
+                    "subresource": subresource,
+                    "verb": verb,
+                },
+            },
+        }
+        for where, subresource, verb in asked
+    ]
+    content = json.dumps({"apiVersion": "v1", "kind": "List", "items": reviews})
+
+    def may() -> set[tuple[str, ...]]:
+        answers = control_plane.kubectl(
+            "create", "-f", "-", "-o", "jsonpath={.status.allowed} ", stdin=content
+        ).split()
+        return {each for each, answer in zip(asked, answers, strict=True) if answer == "true"}
+
+    reading = {(namespace, "", verb) for verb in ("get", "list", "watch")}
+    until(lambda: may() == reading, 30)  # the controller manager aggregates the role
+    assert may() == reading
+
+    def rescheduler(*arguments: str) -> Result:
+        return CliRunner().invoke(main, [*arguments, "--kubeconfig", str(kubeconfig)])
+
+    for arguments in (
+        ("migrations", "-n", namespace),
+        ("migrations", "web-1", "-n", namespace),
+        ("migrations", "-n", namespace, "-o", "name"),
+        ("history", "-n", namespace),
+        ("status", "-n", HOME),
+        ("version",),
+    ):
+        done = rescheduler(*arguments)
+        assert done.exit_code == 0, (arguments, done.output)
+        assert "web-1" in done.stdout or arguments[0] != "migrations", (arguments, done.output)
+    refused = {
+        ("migrations",): "list podmigrations.rescheduler.dev",
+        ("migrations", "-n", "default"): "list podmigrations.rescheduler.dev",
+        ("history",): "list podmigrations.rescheduler.dev",
+        ("migrations", "web-1", "-n", namespace, "--cancel"): "cluster scope",
+        ("migrations", "--resume"): "list podmigrations.rescheduler.dev",
+        ("plan",): "cannot list resource",
+        ("explain", "pod", f"{namespace}/web-1"): "cannot list resource",
+        ("move", f"{namespace}/web-1", "--yes"): "list podmigrations.rescheduler.dev",
+        ("drain", "node-1"): "list podmigrations.rescheduler.dev",
+        ("undrain", "node-1"): "get nodes",
+        ("apply", "--yes"): "list podmigrations.rescheduler.dev",
+        ("undo", "--since", "1h", "--yes"): "list podmigrations.rescheduler.dev",
+        ("pause", "-n", HOME): "patch configmaps",
+        ("resume", "-n", HOME): "patch configmaps",
+        ("uninstall", "--yes", "-n", HOME): "forbidden",
+    }
+    for arguments, why in refused.items():
+        done = rescheduler(*arguments)
+        assert done.exit_code == 1, (arguments, done.output)
+        assert why in done.stderr, (arguments, done.output)
+    listed = control_plane.kubectl("get", "podmigrations", "-A", "-o", "name").split()
+    assert "podmigration.rescheduler.dev/web-1" in listed
 
 
 @pytest.mark.full

@@ -48,6 +48,14 @@ def test_where_a_pod_goes_is_never_cut_however_much_there_is_to_say():
         assert line.rstrip().endswith("…")
 
 
+def test_on_a_narrow_terminal_the_step_and_its_countdown_are_not_cut():
+    pod = "checkout-6649fd57f5-abcde"
+    lines = shown(width=60, height=40, migrations=[moving(pod, "copy ready, settling 6/10 s")])
+    place = next(number for number, line in enumerate(lines) if pod in line)
+    assert "worker-1 → worker-6" in lines[place]
+    assert lines[place + 1].split("  ")[1:] == ["Marking", "copy ready, settling 6/10 s"]
+
+
 def test_the_words_of_a_chapter_stand_under_its_title_in_every_line():
     words = [line for line in shown(width=60, height=40)[1:] if line.strip()][:3]
     assert "worker-1 and worker-2 are busy" in words[0]

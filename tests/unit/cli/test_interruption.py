@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from rescheduler.api.podmigration_crd import podmigration_crd
 from tests.unit.cli.command_process import spawned
+from tests.unit.cli.conftest import lopsided
 from tests.unit.cli.live_cluster import living_objects, scenario, write_config
-from tests.unit.cli.simulated_server import served
+from tests.unit.cli.simulated_server import forbidding, served
+from tests.unit.cluster.sources.rich_cluster import complete
 
 MARKS = "scheduler.alpha.kubernetes.io/"
 
@@ -209,6 +212,20 @@ def test_on_a_terminal_what_is_under_way_is_shown_live_and_what_is_over_stays(cl
         assert apply.until_end() == 0
     assert apply.text.count("✓ shop/web-") == 2
     assert apply.text.rstrip().endswith("2 of 2 moves made.")
+
+
+def test_watching_a_namespace_reads_nothing_else(tmp_path):
+    """Users who may only view a namespace watch its migrations, as with kubectl."""
+    objects = [*complete(lopsided().objects), podmigration_crd()]
+    refused = forbidding("v1/pods", "v1/nodes", "v1alpha1/podmigrations")
+    with (
+        served(objects, tmp_path / "kubeconfig", refused) as kubeconfig,
+        spawned("migrations", "--watch", "-n", "shop", "--kubeconfig", kubeconfig) as watch,
+    ):
+        watch.until("Watching")
+        watch.interrupt_again()
+        assert watch.until_end() == 0, watch.text
+    assert "forbidden" not in watch.text
 
 
 def test_watching_reports_every_change_until_ctrl_c(rescheduler, run, cluster, tmp_path):

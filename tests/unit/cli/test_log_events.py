@@ -18,6 +18,7 @@ COMPUTED = {
         "MaintenanceSignalGone",
     },
     "event": {"EvictionInProgress", "EvictionRefused", "PodEvicted"},
+    "result": {"NotificationDropped", "NotificationRetried"},
     "room_event": {"RoomKept", "RoomUsed", "RoomReleased"},
 }
 """By how the program makes their names."""

@@ -72,7 +72,7 @@ def status_of(seconds, took_s, moves, loads, *, halts=(), migrations=(), **more)
     lease = LeaseRecord(DAEMON, 15, NOW, ago(seconds=more.pop("renewed", 1)), 0)
     found = ObservedStatus(
         "rescheduler", Pause(), status, lease, migrations, {}, 2, 0, None, INSTALLED,
-        ("allow every command while the daemon leads",),
+        ("allow every command",),
     )  # fmt: skip
     return list(status_lines(found, Terminal(), NOW))
 

@@ -31,7 +31,7 @@ from rescheduler.cli.terminal import Terminal
 from rescheduler.cluster.node_record import NodeCondition
 from rescheduler.install.install_options import labels
 from rescheduler.install.manifests import install_manifests
-from rescheduler.kube.leader_election import LeaseRecord
+from rescheduler.kube.leader_election import LeaseRecord, lease_spec_of
 from tests.unit.cli.conftest import lopsided
 from tests.unit.cli.simulated_server import answering_who, forbidding, served
 from tests.unit.cluster.sources.rich_cluster import complete
@@ -134,7 +134,8 @@ def test_what_is_wrong():
         suspects=(SuspectNode("node-1", 4),),
         maintenance=(
             NodeInMaintenance("node-2", 3, ("shop/db-0: BudgetSpent",)),
-            NodeInMaintenance("node-3", 0),
+            NodeInMaintenance("node-3", 0, message="empty"),
+            NodeInMaintenance("node-6", 2, message="2 pods are still there, of which 1 is terminating"),
         ),
     )
     by_command = NodeCondition("rescheduler.dev/Empty", "True", "Empty", "empty: all pods moved")
@@ -147,7 +148,8 @@ def test_what_is_wrong():
     assert "Failing      shop/web-1 on node-1: CrashLoopBackOff, attempt 1 of 3" in reported
     assert "Suspect      node-1: 4 workloads failing there" in reported
     assert "Maintenance  node-2: 3 pods left; blocked: shop/db-0: BudgetSpent" in reported
-    assert "             node-3: empty" in reported
+    assert "             node-3: empty\n" in reported
+    assert "             node-6: 2 pods are still there, of which 1 is terminating\n" in reported
     assert "node-4: has the maintenance label, but the daemon has not reported on it yet" in reported
     assert "node-5: empty: all pods moved" in reported
 
@@ -278,7 +280,14 @@ def test_a_pause_and_its_end_name_the_user_of_the_cluster(tmp_path, run, wrap, u
 
 
 def test_the_namespace_can_be_named(rescheduler):
-    assert "ConfigMap shop/rescheduler-state" in rescheduler("pause", "-n", "shop").stdout
+    """Nothing is paused until a daemon runs there: the answer must not say that moves stop."""
+    done = rescheduler("pause", "-n", "shop")
+    assert (
+        "(ConfigMap shop/rescheduler-state): the daemon in namespace shop starts no more moves" in done.stdout
+    )
+    assert (
+        done.stderr == "note: no daemon is installed or runs in namespace shop; one that starts is paused\n"
+    )
     assert json.loads(rescheduler("status", "-o", "json").stdout)["pause"]["paused"] is False
 
 
@@ -347,6 +356,80 @@ def test_without_a_leader_it_says_what_you_need_to_make_moves_yourself(run, tmp_
     assert "rescheduler.kube-system and Role rescheduler: docs/permissions.md" in moves
 
 
+def leader_objects(holder, leader, **status):
+    """The Lease and the state, in which the last daemon that reported is `leader`."""
+    at = {"namespace": "kube-system"}
+    now = datetime.now(UTC)
+    record = LeaseRecord(holder, 15, now, now, 0)
+    reported = encode_state(DaemonStatus(leader=leader, **status))
+    return [
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {**at, "name": "rescheduler"},
+            "spec": lease_spec_of(record),
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {**at, "name": "rescheduler-state"},
+            "data": {"status": reported},
+        },
+    ]
+
+
+OPERATOR_DENIED = (("create", "pods/eviction"), ("delete", "customresourcedefinitions"))
+
+
+@pytest.mark.parametrize(
+    ("leader", "denied", "said", "kind"),
+    [
+        pytest.param("laptop_1", OPERATOR_DENIED, None, "", id="a daemon leads"),
+        pytest.param(
+            "daemon-1",
+            OPERATOR_DENIED,
+            "laptop_1 leads, which is a command and no daemon, so `apply`, `move`, `drain` and `undo` make "
+            "the moves themselves when it has ended, and you may not create pods/eviction. Start the daemon",
+            ", a command and no daemon",
+            id="a command leads",
+        ),
+        pytest.param(
+            "daemon-1", (), None, ", a command and no daemon", id="you may do all that the daemon does"
+        ),
+    ],
+)
+def test_permissions_to_make_moves_are_needed_unless_a_daemon_leads(
+    run, tmp_path, leader, denied, said, kind
+):
+    """A command that leads ends with its moves; the next command has to make its moves itself."""
+    objects = [*complete(lopsided().objects), *leader_objects("laptop_1", leader)]
+    with served(objects, tmp_path / "kubeconfig", denying(*denied)) as kubeconfig:
+        lines = run("status", "--kubeconfig", kubeconfig).stdout
+        allowed, *rest = json.loads(run("status", "--kubeconfig", kubeconfig, "-o", "json").stdout)[
+            "permissions"
+        ]
+    without = " but `uninstall` and `--install`, which need cluster-admin, while the daemon leads"
+    assert allowed == "allow every command" + without * bool(denied)
+    assert [each.startswith(said or "") for each in rest] == [True] * bool(said), rest
+    assert f"Leader       laptop_1{kind}, renewed " in lines
+
+
+def test_who_leads_is_unknown_without_permission_to_read_the_state(run, tmp_path):
+    objects = [*complete(lopsided().objects), *leader_objects("laptop_1", "daemon-1")]
+    refused = forbidding("rescheduler-state")
+    with served(objects, tmp_path / "kubeconfig", refused) as kubeconfig:
+        assert "Leader       laptop_1, renewed " in run("status", "--kubeconfig", kubeconfig).stdout
+
+
+def test_a_dry_run_is_no_leader_and_can_be_switched_off(run, tmp_path):
+    dry_run = DryRunEvidence(datetime.now(UTC), 1, ())
+    objects = [*complete(lopsided().objects), *leader_objects("", "daemon-1", dry_run=dry_run)]
+    with served(objects, tmp_path / "kubeconfig", denying(*OPERATOR_DENIED)) as kubeconfig:
+        _, moves = json.loads(run("status", "--kubeconfig", kubeconfig, "-o", "json").stdout)["permissions"]
+    assert moves.startswith("No daemon leads, so `apply`, ")
+    assert "you may not create pods/eviction. Switch the dry run off, or use its ClusterRole" in moves
+
+
 def test_without_a_leader_it_says_so_if_your_permissions_suffice_to_make_moves(rescheduler):
     assert "Permissions  allow every command\n" in rescheduler("status").stdout
 
@@ -358,6 +441,21 @@ def test_what_you_may_not_read_is_named_and_the_rest_is_shown(run, tmp_path):
     assert "unknown: " in done.stdout
     assert 'cannot list resource "nodes"' in done.stdout
     assert "Permissions  allow every command\n" in done.stdout
+
+
+def test_what_you_may_not_read_is_unknown_and_not_absent(run, tmp_path):
+    hidden = ("nodes", "v1alpha1/podmigrations", "rescheduler-state", "leases/rescheduler")
+    objects = [*complete(lopsided().objects), *leader_objects("daemon-1", "daemon-1")]
+    refused = denying(("list", "podmigrations"), *OPERATOR_DENIED)
+
+    def wrap(handle):
+        return forbidding(*hidden)(refused(handle))
+
+    with served(objects, tmp_path / "kubeconfig", wrap) as kubeconfig:
+        lines = run("status", "-n", "kube-system", "--kubeconfig", kubeconfig).stdout.splitlines()
+    for title in ("Leader", "Last check", "Halts", "Nodes", "Migrations"):
+        assert f"{title:<13}unknown: you have no permission to read it" in lines
+    assert not [line for line in lines if "No daemon leads" in line], "the Lease is not known"
 
 
 def test_before_the_installation_it_says_what_to_do(rescheduler):

@@ -7,6 +7,7 @@ import re
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -73,10 +74,27 @@ def check(capture, width, *names):
             [NODE.format(20), "checkout-production/payments-gateway-1-7"],
             id="explain a node",
         ),
+        pytest.param(
+            ["explain", "deploy/payments-gateway", "-n", "checkout-production"],
+            ["can move", "checkout-production/payments-gateway-1-7"],
+            id="explain a Deployment",
+        ),
     ],
 )
 def test_a_saved_cluster(long_names, command, names, width):
     check(captured(*command, "--from", long_names, width=width), width, *names)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_simulation(width):
+    file = Path(__file__).parents[3] / "examples" / "overloaded-node.yaml"
+    capture = captured("simulate", "--from", file, "--checks", "1", width=width)
+    check(
+        capture,
+        width,
+        "shop/worker-1-a  node-1 → node-3",
+        "InProgress: copy is ready, evicting the source pod",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +140,40 @@ def test_a_live_cluster(run, drained, command, width):
     nodes = (f"eu-west-1-compute-internal-{number}" for number in (1, 2, 3))
     check(capture, width, *(f"checkout/{name}" for name in listed.split()), *nodes)
     assert "…" not in capture.text
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_states_of_a_node(drained, width):
+    node = "eu-west-1-compute-internal-1"
+    capture = captured("explain", "node", node, "--kubeconfig", drained[0], "--defaults", width=width)
+    check(capture, width, node)
+    assert f"{node} is Ready, cordoned, in maintenance" in " ".join(capture.lines)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_details_of_a_migration(run, drained, width):
+    """The names of the header are not repeated in each Event, and what is of one second is in its order."""
+    listed = run("migrations", "--kubeconfig", drained[0], "-o", "json").stdout
+    migration = json.loads(listed)["items"][0]
+    name, pod = migration["metadata"]["name"], f"checkout/{migration['spec']['pod']['name']}"
+    capture = captured("migrations", name, "-n", "checkout", "--kubeconfig", drained[0], width=width)
+    check(capture, width, f"checkout/{name}", pod)
+    assert capture.text.count(name) == 1
+    moments = [
+        line.split()[1] for line in capture.lines[capture.lines.index("Timeline") + 1 :] if line[2:3] != " "
+    ]
+    order = ["created", "MigrationStarted:", "CopyReady", "handed", "MigrationCompleted:", "finished:"]
+    assert [each for each in moments if each in order] == order
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_difference_between_two_plans(long_names, tmp_path, width):
+    saved_plan = tmp_path / "plan.json"
+    CliRunner().invoke(main, ["plan", "--from", str(long_names), "--save", str(saved_plan)])
+    config = write_config(tmp_path / "config.json", imbalanceThreshold=100)
+    arguments = ("plan", "--from", long_names, "--config", config, "--diff", saved_plan)
+    capture = captured(*arguments, width=width)
+    check(capture, width, "- checkout-production/payments-gateway-1-0", NODE.format(20), NODE.format(22))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -209,6 +261,8 @@ def test_a_plan_says_on_a_terminal_how_to_make_its_moves(cluster, tmp_path):
     assert captured(*arguments, width=80).lines[-1] == hint
     saved_plan = tmp_path / "plan.json"
     assert captured(*arguments, "--save", saved_plan, width=200).lines[-1] == f"{hint} {saved_plan}"
+    narrow = captured(*arguments, "--save", saved_plan, width=len(str(saved_plan)) + 25).lines
+    assert narrow[-2:] == [hint.removesuffix(" rescheduler apply"), f"  rescheduler apply {saved_plan}"]
     assert hint not in CliRunner().invoke(main, [*map(str, arguments)]).output
 
 
@@ -225,7 +279,7 @@ def test_what_is_wrong_with_an_option_is_not_broken_within_a_word():
 def test_the_answer_to_a_pause_is_not_broken_within_a_word(cluster):
     shown = captured("pause", "-n", "kube-system", "--kubeconfig", cluster, width=80)
     assert shown.lines == shown.written
-    assert "the daemon starts no more moves" in " ".join(shown.lines)
+    assert "the daemon in namespace kube-system starts no more moves" in " ".join(shown.lines)
 
 
 POD = "checkout-production/payments-gateway-6755476f8c-{}"

@@ -7,6 +7,7 @@ import re
 import pytest
 from click.testing import CliRunner
 
+from kubesim.apiserver.api_messages import object_response
 from kubesim.apiserver.kind_registry import BUILT_IN
 from rescheduler.api.podmigration_crd import podmigration_crd
 from rescheduler.api.well_known_names import (
@@ -18,6 +19,7 @@ from rescheduler.api.well_known_names import (
     MAINTENANCE_LABEL,
 )
 from rescheduler.cli import main
+from rescheduler.cli.commands import uninstall_command
 from rescheduler.install.manifests import install_manifests
 from rescheduler.kube.access import cluster_config
 from rescheduler.kube.api_resources import CONFIG_MAPS, POD_DISRUPTION_BUDGETS, key_of, resource_of_object
@@ -198,6 +200,50 @@ def test_what_was_installed_is_removed(tmp_path):
     assert "Deployment rescheduler/rescheduler, rescheduler/rescheduler-webhook: installed" in result.output
     assert re.search(r"ClusterRoleBinding .*rescheduler\.rescheduler: installed", result.output)
     assert after.exit_code == 0, after.output
+
+
+def terminating(reads):
+    """The API server's answers; after its deletion, the namespace is terminating for so many reads."""
+    left = iter(range(reads))
+    deleted = []
+
+    def wrap(handle):
+        async def answer(method, target, headers, body):
+            is_namespace = target.partition("?")[0].endswith("/namespaces/rescheduler")
+            if is_namespace and deleted and next(left, None) is not None:
+                metadata = {"name": "rescheduler", "deletionTimestamp": "2026-03-02T12:00:00Z"}
+                return object_response(
+                    200, {**NAMESPACE, "metadata": {**metadata, "resourceVersion": "1"}}, {}
+                )
+            if is_namespace and method == "DELETE":
+                deleted.append(True)
+            return await handle(method, target, headers, body)
+
+        return answer
+
+    return wrap, left
+
+
+def test_it_waits_until_the_namespace_is_deleted(tmp_path, monkeypatch):
+    """Until then, a new installation fails, although nothing of this one is left."""
+    wrap, left = terminating(4)
+    created = "2026-03-02T12:00:00Z"
+    label = {"f:metadata": {"f:labels": {f"f:{INSTALL_ID}": {}}}}
+    about = {"name": "rescheduler", "labels": {INSTALL_ID: "rescheduler"}, "creationTimestamp": created}
+    about["managedFields"] = [
+        {"manager": "kubectl", "operation": "Apply", "time": created, "fieldsV1": label}
+    ]
+    objects = [*living_objects(scenario()), {**NAMESPACE, "metadata": about}, *install_manifests()]
+    with served(objects, tmp_path / "kubeconfig", wrap, alive=True):
+        result = run(tmp_path, "uninstall", "--yes", "--history")
+    assert result.exit_code == 0, result.output
+    assert next(left, None) is None, "it reads the namespace until it is gone"
+    assert "still being deleted" not in result.output
+    monkeypatch.setattr(uninstall_command, "_DELETE_TIMEOUT_S", 0.1)
+    with served(objects, tmp_path / "kubeconfig", terminating(1000)[0], alive=True):
+        result = run(tmp_path, "uninstall", "--yes", "--history")
+    assert result.exit_code == 0, result.output
+    assert "note: Namespace rescheduler is still being deleted after 0.1 s. Install" in result.output
 
 
 def test_a_check_says_what_is_there_what_happens_to_it_and_what_to_do_next(tmp_path):

@@ -183,14 +183,18 @@ async def test_transient_answers_are_tried_again_and_others_are_not(caplog):
             results,
         ),
     ):
+        caplog.set_level(logging.WARNING)
         notifier.halted((HALT,))
         await results.until("sent")
         assert results.found == ["retried", "retried", "sent"]
         receiver.codes = [400]
-        with caplog.at_level(logging.WARNING):
-            notifier.halted(())
-            await results.until("dropped")
-    assert "the receiver answered 400 (1 of 8 attempts)" in caplog.text
+        notifier.halted(())
+        await results.until("dropped")
+    first, last = caplog.messages
+    words = "notification Halted about halt/NodesNotReady is sent again: the receiver answered 503"
+    assert first == words, "once, with the reason: the last attempt is minutes later"
+    assert "the receiver answered 400 (1 of 8 attempts)" in last
+    assert receiver.received[0][1]["User-Agent"].startswith("rescheduler/")
 
 
 async def test_a_redirect_is_not_followed():
@@ -310,5 +314,8 @@ async def test_sinks_change_while_the_daemon_runs_and_metrics_count_by_name():
 def test_the_docs_show_what_is_sent(shape):
     page = (Path(__file__).parents[3] / "docs" / "notifications.md").read_text()
     shown = [json.loads(block.partition("```")[0]) for block in page.split("```json\n")[1:]]
-    sent = shape(_halt_notification(HALT, NOW, has_ended=False), "/rescheduler.dev/namespaces/ops")
+    nodes = "4 of 10 nodes are not Ready (node-1, node-2, node-3 and 1 more)"
+    words = f"{nodes}, more than haltWhen.notReadyShare 0.3 allows"
+    halt = Halt(HaltReason.NODES_NOT_READY, NOW, words, "when at most 3 of them are not Ready")
+    sent = shape(_halt_notification(halt, NOW, has_ended=False), "/rescheduler.dev/namespaces/ops")
     assert sent in shown, json.dumps(sent, indent=2)

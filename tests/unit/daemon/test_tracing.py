@@ -19,6 +19,7 @@ from opentelemetry.trace import StatusCode
 
 from rescheduler.api.podmigration import Handover, MigrationPhase
 from rescheduler.cli.commands.daemon_commands import _trace_listeners
+from rescheduler.cli.log_setup import event_of
 from rescheduler.daemon.tracing import TraceListener, span_id_of, trace_id_of, tracing_to_receiver
 from rescheduler.migrations.transition_table import MigrationStep
 from tests.unit.daemon.test_leading import begun, is_completed
@@ -62,7 +63,7 @@ def nanoseconds(moment):
 
 
 @contextlib.contextmanager
-def receiving():
+def receiving(code=200):
     """An OTLP receiver, in a thread, because the exporter's requests come from one."""
     received = []
 
@@ -70,7 +71,7 @@ def receiving():
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
             received.append((self.path, ExportTraceServiceRequest.FromString(body)))
-            self.send_response(200)
+            self.send_response(code)
             self.end_headers()
 
         def log_message(self, *_):
@@ -220,6 +221,28 @@ async def test_spans_reach_a_receiver_over_http(monkeypatch):
     assert resource["service.instance.id"] == "pod-1"
     assert resource["k8s.cluster.name"] == "shop"
     assert [span.name for scope in group.scope_spans for span in scope.spans] == ["migration"]
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        pytest.param(404, "reason: Not Found", id="refused"),
+        pytest.param(503, "Service Unavailable", id="tried again until the timeout"),
+    ],
+)
+async def test_lost_spans_are_logged_with_receiver_and_reason(monkeypatch, caplog, code, reason):
+    """The SDK logs each attempt, and at the end neither the receiver nor what it answered."""
+    with receiving(code) as (received, address):
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+        async with tracing_to_receiver("pod-1", "rescheduler", lambda: NOW) as listener:
+            listener.leads(True)
+            listener.migration_changed(None, finished())
+    assert received
+    assert not [each for each in caplog.records if each.name.startswith("opentelemetry")]
+    (record,) = [each for each in caplog.records if event_of(each) == "TracesNotSent"]
+    assert record.getMessage().startswith(f"spans for {address} are lost: ")
+    assert reason in record.getMessage()
 
 
 def test_nothing_of_opentelemetry_is_imported_without_a_receiver():

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rescheduler.api.well_known_names import MAINTENANCE_LABEL
 from rescheduler.config.policy import Policy
 from rescheduler.daemon.manual_plans import ReturnMove, build_undo_plan
 from rescheduler.migrations.controller.revalidation import policy_for_manual_move
@@ -21,6 +22,7 @@ def built():
         .nodes("a", "b", "full", cpu="4")
         .node("cordoned", cpu="4", cordoned=True)
         .node("lost", cpu="4", ready=False)
+        .node("drained", cpu="4", labels={MAINTENANCE_LABEL: "true"})
         .deployment("shop/web", replicas=2, on=["b", "b"], cpu="1")
         .deployment("shop/large", replicas=1, on=["full"], cpu="4")
         .deployment("kube-system/dns", replicas=1, on=["b"], cpu="1")
@@ -48,7 +50,8 @@ def test_a_pod_goes_back_and_the_reason_names_the_move():
     [
         pytest.param("shop/gone", "a", "Gone", "no longer exists", id="a pod that is gone"),
         pytest.param("shop/web-1-0", "none", "TargetUnfit", "node none no", id="a node that is gone"),
-        pytest.param("shop/web-1-0", "cordoned", "TargetUnfit", "cordoned", id="a cordoned node"),
+        pytest.param("shop/web-1-0", "cordoned", "TargetUnfit", "cordoned is cordoned", id="a cordoned node"),
+        pytest.param("shop/web-1-0", "drained", "TargetUnfit", "undrain drained`", id="a drained node"),
         pytest.param("shop/web-1-0", "lost", "TargetUnfit", "not Ready", id="a node that is not Ready"),
         pytest.param("shop/web-1-0", "full", "TargetUnfit", "Insufficient cpu", id="a full node"),
         pytest.param("kube-system/dns-1-0", "a", "ExcludedNamespace", "", id="an excluded namespace"),

@@ -82,7 +82,7 @@ def run(tmp_path, folder, args, command="plan"):
     )
     return subprocess.run(
         [program, *arguments, *(["-o", "json"] if command == "plan" else [])],
-        env={**os.environ, "PYTHONPATH": str(folder)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", "")))},
         capture_output=True,
         text=True,
         check=False,
@@ -127,6 +127,43 @@ def test_a_plugin_that_raises_is_reported_and_the_others_are_used(installed, tmp
     assert {move["strategy"] for move in plan["moves"]} == {"LoadBalancing"}
     (failure,) = [each for each in plan["refused"] if each["reason"] == "StrategyFailed"]
     assert re.fullmatch(r"LeavePool raised KeyError: 'pool' at .*leave_pool\.py:\d+", failure["detail"])
+
+
+@pytest.mark.parametrize(
+    ("code", "detail"),
+    [
+        pytest.param(
+            "import nowhere",
+            r"can't load the strategy LeavePool from .*: No module named 'nowhere' at .*leave_pool\.py:1",
+            id="with the line of the plugin",
+        ),
+        pytest.param("x = 1", r"can't load .* has no attribute 'LeavePool'", id="no line of the plugin ran"),
+        pytest.param(
+            TEMPLATE.replace("yield Proposal(", "yield ("),
+            r"LeavePool raised TypeError: propose\(\) yields tuple, not Proposal or NodeProposal",
+            id="not a proposal",
+        ),
+        pytest.param(
+            TEMPLATE.partition("        nodes = ")[0] + "        pass\n",
+            r"LeavePool raised TypeError: propose\(\) returns NoneType, not an iterator of proposals",
+            id="no generator",
+        ),
+    ],
+)
+def test_the_report_names_the_line_of_the_plugin_and_none_of_ours(installed, tmp_path, code, detail):
+    args = {"enabledStrategies": ["LeavePool"], "strategyArgs": {"LeavePool": {"pool": "legacy"}}}
+    done = run(tmp_path, installed(code), args)
+    (failure,) = [each for each in json.loads(done.stdout)["refused"] if each["reason"] == "StrategyFailed"]
+    assert re.fullmatch(detail, failure["detail"]), failure["detail"]
+
+
+def test_config_check_names_a_plugin_that_can_not_be_loaded(installed, tmp_path):
+    """Its arguments can't be validated, and no plan will have its moves."""
+    args = {"enabledStrategies": ["LeavePool"], "strategyArgs": {"LeavePool": {"pool": "a"}}}
+    done = run(tmp_path, installed("import nowhere"), args, command="config check")
+    assert done.returncode == 0
+    assert "note: no plan has moves of this strategy: can't load the strategy LeavePool from" in done.stderr
+    assert "No module named 'nowhere'" in " ".join(done.stderr.split())
 
 
 def test_a_plugin_that_can_not_be_imported_is_reported_and_the_others_are_used(installed, tmp_path):

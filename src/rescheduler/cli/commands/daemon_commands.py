@@ -7,11 +7,11 @@ import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
-from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error, print_words
+from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error, print_note, print_words
 from rescheduler.cli.command_options import live_cluster_options
 from rescheduler.cli.commands.web_command import DaemonPage, daemon_page_options
 from rescheduler.cli.execution import Execution, requesting_user, short_collections, stop_event_on_signals
@@ -117,15 +117,13 @@ def run(  # noqa: PLR0913 - one per option
     Execution(cluster, configuration).ask(serve)
 
 
-_TRACE_RECEIVERS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""Environment variables of OpenTelemetry. If neither is set, nothing of OpenTelemetry is imported."""
-
-
 async def _trace_listeners(
     stack: contextlib.AsyncExitStack, me: str, namespace: str
 ) -> "list[DaemonListener]":
     """Return the listener that sends traces; none if no receiver is set."""
-    if not any(map(os.environ.get, _TRACE_RECEIVERS)) or os.environ.get("OTEL_SDK_DISABLED") == "true":
+    from rescheduler.daemon.listeners import TRACE_RECEIVERS  # noqa: PLC0415
+
+    if not any(map(os.environ.get, TRACE_RECEIVERS)) or os.environ.get("OTEL_SDK_DISABLED") == "true":
         return []
     from rescheduler.kube.event_recorder import log_event  # noqa: PLC0415
 
@@ -167,7 +165,9 @@ def pause(cluster: ClusterSource, namespace: str | None, why: str) -> None:
     made.
     """
     at = _set_pause(cluster, namespace, paused=True, why=why)
-    print_words(f"Paused ({at}): the daemon starts no more moves and finishes the running ones.", err=False)
+    where = f" in namespace {namespace}" if namespace else ""
+    words = f"Paused ({at}): the daemon{where} starts no more moves and finishes the running ones."
+    print_words(words, err=False)
 
 
 @click.command()
@@ -198,6 +198,7 @@ def _set_pause(cluster: ClusterSource, namespace: str | None, *, paused: bool, w
         from rescheduler.daemon.own_objects import (  # noqa: PLC0415
             STATE_CONFIG_MAP,
             NoDaemonError,
+            may_have_daemon,
             require_daemon,
             write_pause,
         )
@@ -212,6 +213,8 @@ def _set_pause(cluster: ClusterSource, namespace: str | None, *, paused: bool, w
             return ""
         by = await requesting_user(client)
         await write_pause(client, home, Pause(paused=paused, by=by, at=datetime.now(UTC), why=why))
+        if paused and namespace and not await may_have_daemon(client, configuration, namespace):
+            print_note(f"no daemon is installed or runs in namespace {namespace}; one that starts is paused")
         return f"ConfigMap {home}/{STATE_CONFIG_MAP}"
 
     written: str = cluster.with_client(configuration, switch)

@@ -116,8 +116,15 @@ def _read_history(
     async def read(client: "Client") -> "tuple[list[JournalEntry], str]":
         from rescheduler.daemon.journal_writer import read_history  # noqa: PLC0415
         from rescheduler.daemon.own_objects import state_namespace  # noqa: PLC0415
+        from rescheduler.install.cluster_installation import AmbiguousInstallation  # noqa: PLC0415
 
-        return await read_history(client, await state_namespace(client, configuration), now, namespace or "")
+        home, unknown = "", ""
+        try:
+            home = await state_namespace(client, configuration)
+        except AmbiguousInstallation as error:
+            unknown = f"the journal can't be read, only PodMigrations are shown: {error}"
+        entries, note = await read_history(client, home, now, namespace or "")
+        return entries, unknown or note
 
     entries: list[JournalEntry]
     entries, note = cluster.with_client(configuration, read)

@@ -39,13 +39,10 @@ __all__ = ["migrations"]
     "-n",
     "--namespace",
     metavar="NAME",
-    help="Only this namespace; for one NAME, the default is the context's.",
+    help="Only this namespace; for one NAME, the context's is the default.",
 )
 @click.option(
-    "-A",
-    "--all-namespaces",
-    is_flag=True,
-    help="List the migrations of all namespaces, which is the default.",
+    "-A", "--all-namespaces", is_flag=True, help="List the migrations of all namespaces; this is the default."
 )
 @click.option(
     "-l", "--selector", "labels", metavar="SELECTOR", default="", help="List those with these labels."
@@ -101,14 +98,15 @@ def migrations(  # noqa: PLR0913 - one per option
         _resume(cluster, namespace or "", key, output)
     is_in_fields = _parse_fields(field_selector)
     execution = Execution(cluster, cluster.configuration())
-    execution.prepare()
+    where = key.partition("/")[0] or namespace or ""
+    execution.prepare(where)
     if cancel:
         _cancel(execution, key)
         return
     found, is_selected = _selected(execution, namespace or "", key, labels, is_in_fields)
     _show(execution, cluster, found, key, output)
     if watch:
-        execution.run(lambda rescheduler: _watch(rescheduler, found, is_selected))
+        execution.ask(lambda client: _watch(client, where, found, is_selected))
 
 
 def _selected(
@@ -285,12 +283,13 @@ def _print(lines: Callable[[Any, Any], Any]) -> None:
 
 
 async def _watch(
-    rescheduler: "Rescheduler", shown: "list[Object]", is_selected: Callable[[Any], bool]
+    client: "Client", namespace: str, shown: "list[Object]", is_selected: Callable[[Any], bool]
 ) -> None:
     """Print what has changed since `shown`, and every change from now on."""
     from rescheduler.cli.migrations_view import migration_change_line  # noqa: PLC0415
     from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
-    from rescheduler.cluster.sources.watched_objects import object_key  # noqa: PLC0415
+    from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, object_key  # noqa: PLC0415
+    from rescheduler.kube.informer import Informer, ListOptions  # noqa: PLC0415
 
     terminal = terminal_of(sys.stdout)
     before = {object_key(item): item for item in shown}
@@ -305,11 +304,13 @@ async def _watch(
 
     ended = stop_event_on_signals()
     echo("Watching. Press Ctrl-C to stop.", err=True)
-    end = rescheduler.watched.migrations.informer.subscribe(on_change)
-    for gone in tuple(before.values()):
-        on_change(gone, None)
-    await ended.wait()
-    end()
+    informer = Informer(client, POD_MIGRATIONS, ListOptions(namespace=namespace))
+    async with informer.running():
+        await informer.synced()
+        informer.subscribe(on_change)
+        for gone in tuple(before.values()):
+            on_change(gone, None)
+        await ended.wait()
 
 
 # -- cancelling

@@ -344,10 +344,11 @@ def explain(kind: str, name: str | None, namespace: str | None, cluster: Cluster
         documents = [explanation_document(each, (*snapshot.assumptions, *each.assumptions)) for each in pods]
         print_document({"pods": documents} if kind == "deployment" else documents[0], output)
         return
+    terminal = terminal_of(sys.stdout)
     if kind == "deployment":
         movable = sum(each.may_move for each in pods)
-        echo(f"Deployment {key}: {movable} of {counted(len(keys), 'pod')} can move\n")
-    terminal = terminal_of(sys.stdout)
+        words = f"Deployment {key}: {movable} of {counted(len(keys), 'pod')} can move"
+        echo_lines([*wrapped(terminal, words, indent=""), ""])
     for place, lines in enumerate(pod_explanation_blocks(pods, snapshot.assumptions, terminal)):
         echo_lines(lines if not place else ["", *lines], color=terminal.colour)
 

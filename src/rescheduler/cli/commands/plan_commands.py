@@ -33,7 +33,7 @@ from rescheduler.cli.execution import (
     execution_options,
 )
 from rescheduler.cli.output_formats import output_option, plan_output_option, print_document
-from rescheduler.cli.terminal import echo, echo_lines
+from rescheduler.cli.terminal import echo, echo_lines, terminal_of
 
 if TYPE_CHECKING:
     from rescheduler.cluster.snapshot import Snapshot
@@ -206,7 +206,12 @@ def plan(  # noqa: PLR0913 - one per option
         print_plan(made, output)
         is_live = cluster.saved is None and (pending_pod is None or save is not None)
         if made.moves and is_live and output == "table" and sys.stdout.isatty():
-            echo(f"\nNothing was moved. To move pods, run: rescheduler apply{f' {save}' if save else ''}")
+            hint, command = (
+                "Nothing was moved. To move pods, run:",
+                f"rescheduler apply {save or ''}".rstrip(),
+            )
+            is_narrow = terminal_of(sys.stdout).is_narrower_than(len(f"{hint} {command}"))
+            echo(f"\n{hint}" + ("\n  " if is_narrow else " ") + command)
     else:
         _print_diff(old, made, output)
     sys.stdout.flush()
@@ -264,7 +269,6 @@ def print_plan(made: "Plan", output: str) -> None:
         print_document(_plan_document(made), output)
     else:
         from rescheduler.cli.plan_view import plan_lines  # noqa: PLC0415
-        from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
 
         terminal = terminal_of(sys.stdout)
         if output == "wide":
@@ -274,7 +278,6 @@ def print_plan(made: "Plan", output: str) -> None:
 
 def _print_diff(old: "Plan", new: "Plan", output: str) -> None:
     from rescheduler.cli.history_view import plan_diff_document, plan_diff_lines  # noqa: PLC0415
-    from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
 
     if output not in {"table", "wide"}:
         print_document(plan_diff_document(old, new), output)

@@ -27,7 +27,8 @@ def check(file: str) -> None:
     """Print the effective configuration of a file, or all errors in it.
 
     FILE can be - for standard input. The output is a complete file with every setting; defaults are marked.
-    Settings without effect are reported on standard error. The exit code is 2 if FILE is invalid.
+    Settings without effect, and plugins that can't be loaded, are reported on standard error. The exit code
+    is 2 if FILE is invalid.
     """
     from rescheduler.config.config_document import MAX_CONFIG_BYTES  # noqa: PLC0415 - `--help` must not wait for it
     from rescheduler.config.config_loader import load_content, load_file  # noqa: PLC0415
@@ -48,6 +49,20 @@ def check(file: str) -> None:
         exit_with_error(str(error), EXIT_USAGE_ERROR)
     for note in loaded.notes:
         print_note(note)
+    from rescheduler.strategies.strategy_registry import (  # noqa: PLC0415
+        DuplicateStrategy,
+        UnusableStrategy,
+        strategies_of,
+    )
+
+    try:
+        found = [
+            each for policy in loaded.configuration.policy.every_profile for each in strategies_of(policy)
+        ]
+    except DuplicateStrategy as error:
+        exit_with_error(str(error), EXIT_USAGE_ERROR)
+    for fault in dict.fromkeys(str(each.error) for each in found if isinstance(each, UnusableStrategy)):
+        print_note(f"no plan has moves of this strategy: {fault}")
     echo(render_effective(loaded.configuration), nl=False)
 
 

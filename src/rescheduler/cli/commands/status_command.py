@@ -88,9 +88,9 @@ async def _observe_status(
     home = await installation_namespace(client, configuration, namespace)
     reader = _PermittedReader(client)
     pause, written = await reader.state(home)
-    lease = await reader.get(LEASES, f"{home}/{configuration.leader_election.resource_name}")
-    migrations = await reader.list(POD_MIGRATIONS)
-    nodes = await reader.list(NODES) or []
+    lease = await reader.get("lease", LEASES, f"{home}/{configuration.leader_election.resource_name}")
+    migrations = await reader.list("migrations", POD_MIGRATIONS)
+    nodes = await reader.list("nodes", NODES) or []
     copies = await read_copies(client, "", list(migrations or ()))
     settle_time = configuration.policy.settle_time
     if copies and not is_given:
@@ -107,14 +107,14 @@ async def _observe_status(
         sum(not node.is_ready for node in nodes),
         LiveSteps(copies, settle_time),
         (*described, *reader.problems),
+        unknown=frozenset(reader.unknown),
         label_gone={
             node.name: condition
             for node in nodes
             if not in_maintenance(node) and (condition := node.condition(EMPTY_CONDITION)) is not None
         },
     )
-    has_leader = bool(found.leads(datetime.now(UTC)))
-    return replace(found, permissions=await _describe_permissions(client, home, has_leader=has_leader))
+    return replace(found, permissions=await _describe_permissions(client, found, datetime.now(UTC)))
 
 
 async def read_copies(client: "Client", namespace: str, items: "list[Object]") -> "dict[str, PodRecord]":
@@ -169,6 +169,7 @@ class _PermittedReader:
     def __init__(self, client: "Client") -> None:
         self._client = client
         self.problems: list[str] = []
+        self.unknown: set[str] = set()
 
     async def state(self, home: str) -> "tuple[Pause, DaemonStatus | None]":
         from rescheduler.api.daemon_status import Pause  # noqa: PLC0415
@@ -178,10 +179,14 @@ class _PermittedReader:
         try:
             return await read_state(self._client, home)
         except errors.Forbidden as error:
-            self.problems.append(f"unknown: {error}")
+            self._refused("state", error)
             return Pause(), None
 
-    async def get(self, resource: Any, key: str) -> "Object":
+    def _refused(self, what: str, error: Exception) -> None:
+        self.unknown.add(what)
+        self.problems.append(f"unknown: {error}")
+
+    async def get(self, what: str, resource: Any, key: str) -> "Object":
         """Return the object; an empty one if it is missing or can't be read."""
         from rescheduler.kube import errors  # noqa: PLC0415
 
@@ -190,11 +195,11 @@ class _PermittedReader:
         except errors.NotFound:
             return {}
         except errors.Forbidden as error:
-            self.problems.append(f"unknown: {error}")
+            self._refused(what, error)
             return {}
         return found
 
-    async def list(self, resource: Any) -> "list[Any] | None":
+    async def list(self, what: str, resource: Any) -> "list[Any] | None":
         """Return the objects; an empty list if they can't be read, None if the cluster lacks the kind."""
         from rescheduler.kube import errors  # noqa: PLC0415
 
@@ -203,7 +208,7 @@ class _PermittedReader:
         except errors.NotFound:
             return None
         except errors.Forbidden as error:
-            self.problems.append(f"unknown: {error}")
+            self._refused(what, error)
             return []
 
 
@@ -271,11 +276,14 @@ async def _describe_deployment(client: "Client", home: str) -> str:
     return words
 
 
-async def _describe_permissions(client: "Client", home: str, *, has_leader: bool) -> tuple[str, ...]:
+async def _describe_permissions(
+    client: "Client", observed: "ObservedStatus", now: datetime
+) -> tuple[str, ...]:
     """Return sentences about the commands that the user's permissions allow, and the roles for the others.
 
-    Without a leader, commands make the moves themselves, which needs the permissions of the daemon.
+    If no daemon leads, commands make the moves themselves, which needs the permissions of the daemon.
     """
+    from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME  # noqa: PLC0415
     from rescheduler.api.well_known_names import cluster_scoped_name  # noqa: PLC0415
     from rescheduler.install.install_options import DAEMON  # noqa: PLC0415
     from rescheduler.install.rbac import (  # noqa: PLC0415
@@ -286,6 +294,7 @@ async def _describe_permissions(client: "Client", home: str, *, has_leader: bool
     from rescheduler.kube import errors  # noqa: PLC0415
     from rescheduler.web.web_authorization import Access  # noqa: PLC0415
 
+    home = observed.namespace
     asked: list[tuple[str, Access]] = []
     for grant in OPERATOR_CLUSTER_GRANTS:
         # One review per kind: roles grant `get`, `list` and `watch` together.
@@ -301,11 +310,14 @@ async def _describe_permissions(client: "Client", home: str, *, has_leader: bool
         for verb in grant.verbs
         if grant.resource in _MOVED_RESOURCES and verb not in {"get", "list", "watch"}
     ]
+    removing = Access(
+        "delete", "apiextensions.k8s.io", "customresourcedefinitions", name=PODMIGRATION_CRD_NAME
+    )
     try:
-        denied = await _denied(client, [access for _, access in asked])
-        missing = [] if has_leader else await _denied(client, executing)
+        denied = await _denied(client, [*(access for _, access in asked), *executing, removing])
     except errors.Forbidden as error:
         return (f"unknown: {error}",)
+    missing = [access for access in executing if access in denied]
     needed: dict[str, list[str]] = {}
     for why, access in asked:
         if access in denied:
@@ -316,16 +328,26 @@ async def _describe_permissions(client: "Client", home: str, *, has_leader: bool
         commands = dict.fromkeys(command for why, _ in asked for command in _COMMAND.findall(why))
         allowed = [command for command in commands if command not in refused]
         role = cluster_scoped_name(f"{DAEMON}-operator", home)
-        found.insert(0, f"allow {', '.join(allowed) or 'no command'}")
+        none = "no command for the whole cluster; with -n NAMESPACE, `migrations` and `history` may work"
+        found.insert(0, f"allow {', '.join(allowed) or none}")
         found.append(f"ClusterRole {role} and Role {DAEMON}-operator allow the rest: {_HOW_TO_BIND}")
     else:
-        found.append("allow every command" + " while the daemon leads" * (has_leader or bool(missing)))
-    if missing:
+        words = "allow every command"
+        words += " but `uninstall` and `--install`, which need cluster-admin," * (removing in denied)
+        found.append((words + " while the daemon leads" * bool(missing)).removesuffix(","))
+    if missing and observed.daemon_leads(now) is False:
         words = ", ".join(access.words() for access in missing)
+        remedy = (
+            "Switch the dry run off"
+            if observed.status is not None and observed.status.dry_run is not None
+            else "Start the daemon"
+        )
+        holder = observed.leads(now)
+        leader = f"{holder} leads, which is a command and no daemon" if holder else "No daemon leads"
         found.append(
-            "No daemon leads, so `apply`, `move`, `drain` and `undo` make the moves themselves, and you may "
-            f"not {words}. Start the daemon, or use its ClusterRole {cluster_scoped_name(DAEMON, home)} and "
-            f"Role {DAEMON}: {_HOW_TO_BIND}"
+            f"{leader}, so `apply`, `move`, `drain` and `undo` make the moves themselves"
+            f"{' when it has ended' * bool(holder)}, and you may not {words}. {remedy}, or use its "
+            f"ClusterRole {cluster_scoped_name(DAEMON, home)} and Role {DAEMON}: {_HOW_TO_BIND}"
         )
     return tuple(found)
 

@@ -29,6 +29,7 @@ __all__ = ["uninstall"]
 
 _EXIT_LEFTOVERS = 3
 
+_DELETE_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 120.0
 """Time limit for the pods to end, which is longer than their grace period, and than Kubernetes needs to
 delete pods of lost nodes."""
@@ -90,6 +91,7 @@ def uninstall(
         print_words(failure)
     if left.leftovers or failures or left.failures:
         exit_with_error("Not everything was removed: see above, then try again.", EXIT_ERROR)
+    uninstalling.wait_until_deleted()
     print_words(f"Removed {len(found.leftovers)}; nothing is left{_except_history(left)}", err=False)
 
 
@@ -223,6 +225,18 @@ class _Uninstall:
             return await self._removal(client).clean()
 
         return self._execution.ask(clean)
+
+    def wait_until_deleted(self) -> None:
+        """Wait for the namespace and the CRD, whose deletion takes time, or print a note."""
+
+        async def waited(client: "Client") -> list[str]:
+            return await self._removal(client).deleted(timeout_s=_DELETE_TIMEOUT_S)
+
+        for name in self._execution.ask(waited):
+            print_note(
+                f"{name} is still being deleted after {_DELETE_TIMEOUT_S:g} s. Install rescheduler again "
+                "only when it is gone"
+            )
 
     async def _found_namespace(self, client: "Client") -> str:
         from rescheduler.daemon.own_objects import UNINSTALLED_NAMESPACE  # noqa: PLC0415

@@ -54,13 +54,19 @@ def migration_news(before: Migration | None, now: Migration) -> str:
             return ""
 
 
-_LOAD_BAR_WIDTH = 12
+_LOAD_BAR_WIDTH, _NARROW_LOAD_BAR_WIDTH = 12, 5
+_NARROW: Final = 100
+"""Below this width of the terminal, bars are shorter, and a move has a second line for its step."""
 _HOT, _WARM = 75.0, 50.0
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red", "bright_cyan", "bright_green")
 
 
-def cluster_table(nodes: Iterable[NodeRecord], pods: Iterable[PodRecord]) -> RenderableType:
-    """Return a table with a row per node; load is the sum of requests in percent of allocatable."""
+def cluster_table(nodes: Iterable[NodeRecord], pods: Iterable[PodRecord], width: int) -> RenderableType:
+    """Return a table with a row per node; load is the sum of requests in percent of allocatable.
+
+    `width` is that of the terminal.
+    """
+    bar = _LOAD_BAR_WIDTH if width >= _NARROW else _NARROW_LOAD_BAR_WIDTH
     placed: dict[str, list[PodRecord]] = {}
     for pod in sorted(pods, key=lambda pod: pod.key):
         placed.setdefault("" if pod.is_finished else pod.node, []).append(pod)
@@ -75,8 +81,8 @@ def cluster_table(nodes: Iterable[NodeRecord], pods: Iterable[PodRecord]) -> Ren
         table.add_row(
             node.name,
             _status(node),
-            _load(cpu, node.allocatable.cpu_millis),
-            _load(memory, node.allocatable.memory_bytes),
+            _load(cpu, node.allocatable.cpu_millis, bar),
+            _load(memory, node.allocatable.memory_bytes, bar),
             _pods(here, colours),
         )
     waiting = placed.get("", [])
@@ -91,12 +97,10 @@ def _status(node: NodeRecord) -> Text:
     return Text("cordoned", "yellow") if node.unschedulable else Text("Ready", "green")
 
 
-def _load(used: int, allocatable: int) -> RenderableType:
+def _load(used: int, allocatable: int, width: int) -> RenderableType:
     percent = 100.0 * used / allocatable if allocatable else 0.0
     style = "red" if percent >= _HOT else "yellow" if percent >= _WARM else "green"
-    bar = ProgressBar(
-        total=100, completed=percent, width=_LOAD_BAR_WIDTH, complete_style=style, finished_style=style
-    )
+    bar = ProgressBar(total=100, completed=percent, width=width, complete_style=style, finished_style=style)
     row = Table.grid(padding=(0, 1))
     row.add_row(bar, f"{percent:3.0f}%")
     return row
@@ -149,9 +153,9 @@ class DemoScreen:
     @contextlib.contextmanager
     def showing(self, monitor: ClusterMonitor) -> Iterator[None]:
         self._began_s = self._clock()
-        self.console.print(cluster_table(monitor.nodes, monitor.pods))
+        self.console.print(cluster_table(monitor.nodes, monitor.pods, self.console.width))
         yield
-        self.console.print(cluster_table(monitor.nodes, monitor.pods))
+        self.console.print(cluster_table(monitor.nodes, monitor.pods, self.console.width))
 
     def chapter(self, chapter: DemoChapter) -> None:
         self._say(f"\n{self._time}  {chapter.title}", "bold")
@@ -207,9 +211,10 @@ class LiveDemoScreen(DemoScreen):
         if self._chapter is not None:
             parts += [Text.assemble((f"{self._time}  ", "dim"), (self._chapter.title, "bold")),
                       Padding(Text(self._chapter.words, "italic"), (0, 0, 1, _INDENT))]  # fmt: skip
-        parts += [cluster_table(self._monitor.nodes, self._monitor.pods), Text()]
+        width = self.console.width
+        parts += [cluster_table(self._monitor.nodes, self._monitor.pods, width), Text()]
         parts += [
-            _running_migrations(self._monitor.running_migrations),
+            _running_migrations(self._monitor.running_migrations, width),
             Text(),
         ]
         return Group(*parts, *self._latest(Group(*parts)))
@@ -220,9 +225,11 @@ class LiveDemoScreen(DemoScreen):
         return list(self._news)[-max(1, room) :]
 
 
-def _running_migrations(migrations: list[Migration]) -> RenderableType:
+def _running_migrations(migrations: list[Migration], width: int) -> RenderableType:
     if not migrations:
         return Text("no running migrations", "dim")
+    if width < _NARROW:
+        return Group(*(line for each in migrations for line in _narrow_move(each)))
     table = Table.grid(padding=(0, 2), expand=True)
     for _ in range(4):
         table.add_column(no_wrap=True)
@@ -237,6 +244,16 @@ def _running_migrations(migrations: list[Migration]) -> RenderableType:
             Text(status.message or each.spec.reason, "dim"),
         )
     return table
+
+
+def _narrow_move(migration: Migration) -> Iterator[Text]:
+    """Yield what is moved, and below it the step, which must not be cut: it has a countdown."""
+    status = migration.status
+    nodes = f"{migration.spec.source_node} → {migration.target_node or '?'}"
+    yield Text(f"{migration.pod_key}  {nodes}", no_wrap=True, overflow="ellipsis")
+    step = (f"  {status.step or 'Queued'}", "cyan")
+    message = (f"  {status.message or migration.spec.reason}", "dim")
+    yield Text.assemble(step, message, no_wrap=True, overflow="ellipsis")
 
 
 def _colour(migration: Migration) -> str:

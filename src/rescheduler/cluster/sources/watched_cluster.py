@@ -52,10 +52,13 @@ class MissingPodMigrationCRD(Exception):  # noqa: N818 - says what is the case
         )
 
 
-async def require_podmigration_crd(client: Client) -> None:
-    """Raise `MissingPodMigrationCRD` if the server does not know PodMigrations, and `KubeError`."""
+async def require_podmigration_crd(client: Client, namespace: str = "") -> None:
+    """Raise `MissingPodMigrationCRD` if the server does not know PodMigrations, and `KubeError`.
+
+    With a namespace, permission to list them there is enough.
+    """
     try:
-        await client.list(POD_MIGRATIONS, fields=_MATCHES_NOTHING)
+        await client.list(POD_MIGRATIONS, namespace=namespace, fields=_MATCHES_NOTHING)
     except errors.NotFound as error:
         raise MissingPodMigrationCRD from error
 
