@@ -253,7 +253,7 @@ def _status(
         status["observedGeneration"] = generation
     if host.ip:
         status |= {"hostIP": host.ip, "hostIPs": [{"ip": host.ip}]}
-    if not status.get("podIP") and any(_has_started(each) for each in statuses):
+    if not (status.get("podIP") or status.get("podIPs")) and any(_has_started(each) for each in statuses):
         ip = host.ip if pod["spec"].get("hostNetwork") else _ip_of(pod["metadata"].get("uid", ""))
         status |= {"podIP": ip, "podIPs": [{"ip": ip}]}
     return status | {"conditions": conditions(pod, status, now)}

@@ -100,7 +100,7 @@ async def test_a_process_that_is_dead_does_not_count(client, process):
         assert not (await webhook.confirm("default")).steers, "what is about to be evicted depends on it now"
         assert not runtime.current.steers
         assert (
-            "the API server does not call webhook steering.rescheduler.dev, or it does not answer"
+            "the API server does not call webhook steering.rescheduler.dev, or the webhook does not answer"
             in runtime.current.steering.problem
         )
 
