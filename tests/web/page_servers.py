@@ -2,7 +2,7 @@
 
 `shop` is the demo's simulated cluster with the daemon in it, live. In `calm`, it has nothing to do. In
 `trouble`, a node is in maintenance and pods fail. `tokens` is `calm` for people who log in with a token.
-In `rooms`, a pod fits on no node until others move away.
+In `rooms`, a pod fits on no node until others move away. `standby` is `calm` on a replica that doesn't lead.
 `fleet` has 5,000 nodes and 150,000 pods. `hostile` has names and annotations that try to be markup.
 """
 
@@ -164,9 +164,12 @@ def rooms_scenario() -> Scenario:
 
 @contextlib.asynccontextmanager
 async def simulated_page(
-    scenario: Scenario, folder: str, **settings: Any
+    scenario: Scenario, folder: str, *, replicas: int = 1, **settings: Any
 ) -> AsyncIterator[tuple[LivePage, Client]]:
-    """Run the cluster with the daemon and the webhook, and yield its page."""
+    """Run the cluster with the daemon and the webhook, and yield the page of its last replica.
+
+    The first replica leads; the others are on standby.
+    """
     start = datetime.now(UTC)
     configuration = Configuration(policy=replace(DEMO_CONFIGURATION.policy, **settings))
     async with contextlib.AsyncExitStack() as stack:
@@ -183,19 +186,21 @@ async def simulated_page(
         await install_prerequisites(client)
         evictions = EvictionSettings(DEMO_CONFIGURATION.policy, DEMO_NAMESPACE, "rescheduler")
         await stack.enter_async_context(running_webhook(client, evictions))
-        daemon = await stack.enter_async_context(
-            running_daemon(client, server.clock.now, configuration=configuration)
-        )
+        for number in range(replicas):
+            daemon = await stack.enter_async_context(
+                running_daemon(client, server.clock.now, configuration=configuration, me=f"replica-{number}")
+            )
+            await daemon.rescheduler.lease.tried()
         page = LivePage("demo", "demo shop", daemon.rescheduler, daemon.state)
         daemon.listener.listeners.append(page.listener)
         stack.push_async_callback(page.close)
         yield page, client
 
 
-async def serve_shop(scenario: Scenario, port: int, **settings: Any) -> None:
+async def serve_shop(scenario: Scenario, port: int, *, replicas: int = 1, **settings: Any) -> None:
     """Serve the page of a simulated cluster to every client with the link."""
     with TemporaryDirectory() as folder:
-        async with simulated_page(scenario, folder, **settings) as (page, client):
+        async with simulated_page(scenario, folder, replicas=replicas, **settings) as (page, client):
             authorizer = LinkAuthorizer(page, read_only=False, client=client, user="demo")
             more = f"#login={authorizer.secret} {Path(folder, KUBECONFIG)}"
             await _serve(page, authorizer, PageOptions(port=port), more)
@@ -236,6 +241,7 @@ async def _serve(page: PageModel, authorizer: Authorizer, options: PageOptions, 
 KINDS: dict[str, Callable[[int], Awaitable[None]]] = {
     "shop": lambda port: serve_shop(demo_scenario(), port),
     "calm": lambda port: serve_shop(calm_scenario(), port, imbalance_threshold=100.0),
+    "standby": lambda port: serve_shop(calm_scenario(), port, replicas=2, imbalance_threshold=100.0),
     "trouble": lambda port: serve_shop(trouble_scenario(), port),
     "tokens": serve_tokens,
     "rooms": lambda port: serve_shop(
