@@ -178,6 +178,11 @@ def test_cancelled_move(server_of: Servers, user: PageUser) -> None:
     link = page.get_by_role("dialog").locator("a").first
     key = link.inner_text()
     link.click()
+    expect(page.locator(".panel .timeline")).to_be_visible()
+    page.set_viewport_size({"width": 1024, "height": 768})  # the panel leaves little room for the table
+    frames = page.locator(".page .table-scroll")
+    expect(frames.first).to_be_visible()
+    assert frames.evaluate_all("all => all.filter(each => each.scrollWidth > each.clientWidth).length") == 0
     page.get_by_role("button", name="Cancel move").first.click()
     dialog = page.get_by_role("dialog")
     expect(dialog.locator("summary")).to_contain_text(key)
