@@ -14,6 +14,8 @@ from tests.replay import replay
 
 seeds = st.integers(0, 2**32)
 some = settings(max_examples=12, deadline=None)
+FEW_CHECKS = 3
+"""After so many, strategies leave each other's moves alone."""
 
 
 @every_setting
@@ -28,8 +30,9 @@ def test_every_step_is_feasible_and_within_all_limits(setting, seed, room):
 
 
 @every_setting
-@settings(some, derandomize=True)  # it may be that two strategies contradict each other somewhere
+@some
 @given(seed=seeds)
+@example(seed=753)  # where strategies improve a little on each other, once
 @example(seed=186)  # where a pod is best placed where it can't go straight
 @example(seed=10062)  # where one has to stop on the way
 @example(seed=19210)  # where a pod could only move after others if its surplus pod were not guarded
@@ -40,9 +43,14 @@ def test_all_that_can_be_done_is_done_at_once_and_nothing_is_spoiled(setting, se
     made = planned(cluster, policy, guarded=True)
     assert replay(present(cluster.objects), made, policy) == []
     after = executed(cluster, made)
-    for rest in (policy.pod_cooldown, timedelta()):  # pods that moved stay where they are, and may move again
-        again = planned(after, replace(policy, pod_cooldown=rest), guarded=True)
-        assert (again.moves, again.changes) == ((), ())
+    again = planned(after, policy, guarded=True)  # pods that moved stay where they are
+    assert (again.moves, again.changes) == ((), ())
+    # Pods may move again. A strategy has nothing left to do; several may improve a little on each other.
+    policy, last = replace(policy, pod_cooldown=timedelta()), after
+    for _ in range(FEW_CHECKS if len(policy.enabled_strategies) > 1 else 0):
+        last = executed(last, planned(last, policy, guarded=True))
+    again = planned(last, policy, guarded=True)
+    assert (again.moves, again.changes) == ((), ())
     # Who must leave may have to go where it is one too many, and an emptied node counts as a domain.
     if not any(move.strategy == "NodeMaintenance" for move in made.moves):
         assert misplaced_pods(after) <= misplaced_pods(cluster)

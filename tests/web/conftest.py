@@ -79,18 +79,22 @@ def server_of() -> Iterator[Callable[[str], PageServer]]:
         server.stop()
 
 
+def movable_pod(page: Page, text: str) -> str:
+    """Return a pod that may move now: those that another test has moved may not, for a while."""
+    api = page.url.partition("#")[0] + "api/v1"
+    for each in page.request.get(f"{api}/pods", params={"q": text}).json()["pods"]:
+        explained = page.request.get(f"{api}/pods/{each['pod']}/explain")
+        assert explained.status in {200, 404}, explained.text()
+        if explained.ok and explained.json()["mayMove"]:
+            return str(each["pod"])
+    raise AssertionError(f"no pod of {text} may move now")
+
+
 def open_movable_pod(page: Page, text: str) -> None:
-    """Find a pod in Why that may move now: those that another test has moved may not, for a while."""
+    """Find a pod in Why that may move now."""
     names = page.get_by_role("combobox", name="Find a pod")
     expect(names).to_be_visible()  # the page shows it after the login
-    api = page.url.partition("#")[0] + "api/v1"
-    pods = page.request.get(f"{api}/pods", params={"q": text}).json()["pods"]
-    movable = next(
-        each["pod"]
-        for each in pods
-        if page.request.get(f"{api}/pods/{each['pod']}/explain").json()["mayMove"]
-    )
-    names.fill(movable)
+    names.fill(movable_pod(page, text))
     page.get_by_role("option").first.click()
 
 

@@ -2,7 +2,8 @@
 
 `shop` is the demo's simulated cluster with the daemon in it, live. In `calm`, it has nothing to do. In
 `trouble`, a node is in maintenance and pods fail. `tokens` is `calm` for people who log in with a token.
-In `rooms`, a pod fits on no node until others move away.
+`standby` is `calm` on a replica that doesn't lead. In `rooms`, a pod fits on no node until others move away.
+In `shop`, `held` (which is `calm`) and `rooms`, moves go on only when a test labels their new pods.
 `fleet` has 5,000 nodes and 150,000 pods. `hostile` has names and annotations that try to be markup.
 """
 
@@ -10,7 +11,7 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
@@ -30,7 +31,6 @@ from rescheduler.api.well_known_names import MAINTENANCE_LABEL
 from rescheduler.cli.demo.demo_scenario import (
     DEMO_CONFIGURATION,
     DEMO_NAMESPACE,
-    demo_scenario,
     install_prerequisites,
     running_daemon,
     running_webhook,
@@ -52,6 +52,12 @@ from tests.unit.web.conftest import Cluster as ReviewTables
 KUBECONFIG = "kubeconfig"
 LONGEST = "-".join(["node-with-the-longest-name"] * 9)[:242] + ".example.io"
 """253 characters."""
+READY_LABEL = "ready"
+"""In some clusters, new pods get ready only once they have it, however slow the browser of the test is."""
+HELD_RULES: list[dict[str, Any]] = [
+    {"match": {"labels": {READY_LABEL: "true"}}, "readiness": "0s"},
+    {"readiness": "9m"},  # pods that exist at the start are ten minutes old, and ready
+]
 HOSTILE = "<img src=x onerror=alert(1)>\"'\u202e\u0007"
 
 
@@ -93,9 +99,14 @@ async def serve_saved(snapshot: Snapshot, name: str, port: int, *, max_moves: in
     await _serve(page, authorizer, PageOptions(port=port), f"#login={authorizer.secret}")
 
 
-def calm_scenario() -> Scenario:
+def held_shop_scenario() -> Scenario:
+    """Return the demo's shop, in which moves begin by themselves."""
+    return parse_scenario(json.dumps(_story(HELD_RULES)).encode(), source="shop")
+
+
+def calm_scenario(rules: Sequence[dict[str, Any]] = ()) -> Scenario:
     """Return the shop with nothing to do: nothing moves unless a user requests it."""
-    story = _story()
+    story = _story(rules)
     everywhere = [f"worker-{number}" for number in range(1, 7)]
     for workload in story["workloads"]:
         if workload["name"] in {"web", "cart", "search"}:
@@ -105,13 +116,14 @@ def calm_scenario() -> Scenario:
     return parse_scenario(json.dumps(story).encode(), source="calm")
 
 
-def _story() -> dict[str, Any]:
-    """Return the demo's scenario as a document."""
+def _story(rules: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """Return the demo's scenario as a document, with rules that precede its own."""
     text = files("rescheduler.cli.demo").joinpath("story.yaml").read_bytes()
     story: dict[str, Any] = yaml.safe_load(text)
     for workload in story["workloads"]:  # YAML 1.1 reads "on" as true
         if True in workload:
             workload["on"] = workload.pop(True)
+    story["behaviour"]["pods"] = [*rules, *story["behaviour"]["pods"]]
     return story
 
 
@@ -122,6 +134,7 @@ def trouble_scenario() -> Scenario:
         {"kind": "Job", "namespace": "reports", "name": "export", "cpu": "100m", "on": ["worker-3"]},
         {"namespace": "billing", "name": "invoices", "cpu": "100m", "on": ["worker-4", "worker-5"]},
         {"namespace": "billing", "name": "ledger", "cpu": "100m", "on": ["worker-4", "worker-6"]},
+        {"namespace": "billing", "name": "statements", "cpu": "100m", "on": ["worker-5"]},
     ]
     fails = {"run": {"lasts": "1s", "exitCode": 1}}
     story["events"] = [
@@ -134,11 +147,13 @@ def trouble_scenario() -> Scenario:
                     {"match": {"node": "worker-4", "labels": {"app": app}}, **fails}
                     for app in ("renderer", "invoices", "ledger")
                 ]
+                # Fails everywhere, so that the page has a failing pod whenever it is opened.
+                + [{"match": {"labels": {"app": "statements"}}, **fails}]
             },
         },
         *(
             {"at": "0s", "annotate": {"what": f"Deployment/{name}", "set": {"scheduling-retries": "3"}}}
-            for name in ("reports/renderer", "billing/invoices", "billing/ledger")
+            for name in ("reports/renderer", "billing/invoices", "billing/ledger", "billing/statements")
         ),
     ]
     return parse_scenario(json.dumps(story).encode(), source="trouble")
@@ -156,17 +171,19 @@ def rooms_scenario() -> Scenario:
             {"namespace": "ml", "name": "embed", "cpu": "1", "on": nodes},
             {"namespace": "ml", "name": "train", "cpu": "2", "memory": "1Gi", "replicas": 1},
         ],
-        # Slow enough that a busy browser sees the room while it is being made.
-        "behaviour": {"pods": [{"startup": "2s", "readiness": "20s", "termination": "2s"}]},
+        "behaviour": {"pods": [*HELD_RULES, {"startup": "1s", "termination": "1s"}]},
     }
     return parse_scenario(json.dumps(story).encode(), source="rooms")
 
 
 @contextlib.asynccontextmanager
 async def simulated_page(
-    scenario: Scenario, folder: str, **settings: Any
+    scenario: Scenario, folder: str, *, replicas: int = 1, **settings: Any
 ) -> AsyncIterator[tuple[LivePage, Client]]:
-    """Run the cluster with the daemon and the webhook, and yield its page."""
+    """Run the cluster with the daemon and the webhook, and yield the page of its last replica.
+
+    The first replica leads; the others are on standby.
+    """
     start = datetime.now(UTC)
     configuration = Configuration(policy=replace(DEMO_CONFIGURATION.policy, **settings))
     async with contextlib.AsyncExitStack() as stack:
@@ -183,19 +200,21 @@ async def simulated_page(
         await install_prerequisites(client)
         evictions = EvictionSettings(DEMO_CONFIGURATION.policy, DEMO_NAMESPACE, "rescheduler", DEMO_NAMESPACE)
         await stack.enter_async_context(running_webhook(client, evictions))
-        daemon = await stack.enter_async_context(
-            running_daemon(client, server.clock.now, configuration=configuration)
-        )
+        for number in range(replicas):
+            daemon = await stack.enter_async_context(
+                running_daemon(client, server.clock.now, configuration=configuration, me=f"replica-{number}")
+            )
+            await daemon.rescheduler.lease.tried()
         page = LivePage("demo", "demo shop", daemon.rescheduler, daemon.state)
         daemon.listener.listeners.append(page.listener)
         stack.push_async_callback(page.close)
         yield page, client
 
 
-async def serve_shop(scenario: Scenario, port: int, **settings: Any) -> None:
+async def serve_shop(scenario: Scenario, port: int, *, replicas: int = 1, **settings: Any) -> None:
     """Serve the page of a simulated cluster to every client with the link."""
     with TemporaryDirectory() as folder:
-        async with simulated_page(scenario, folder, **settings) as (page, client):
+        async with simulated_page(scenario, folder, replicas=replicas, **settings) as (page, client):
             authorizer = LinkAuthorizer(page, read_only=False, client=client, user="demo")
             more = f"#login={authorizer.secret} {Path(folder, KUBECONFIG)}"
             await _serve(page, authorizer, PageOptions(port=port), more)
@@ -234,8 +253,10 @@ async def _serve(page: PageModel, authorizer: Authorizer, options: PageOptions, 
 
 
 KINDS: dict[str, Callable[[int], Awaitable[None]]] = {
-    "shop": lambda port: serve_shop(demo_scenario(), port),
+    "shop": lambda port: serve_shop(held_shop_scenario(), port),
     "calm": lambda port: serve_shop(calm_scenario(), port, imbalance_threshold=100.0),
+    "held": lambda port: serve_shop(calm_scenario(HELD_RULES), port, imbalance_threshold=100.0),
+    "standby": lambda port: serve_shop(calm_scenario(), port, replicas=2, imbalance_threshold=100.0),
     "trouble": lambda port: serve_shop(trouble_scenario(), port),
     "tokens": serve_tokens,
     "rooms": lambda port: serve_shop(

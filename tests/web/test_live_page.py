@@ -10,6 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.testbed.cache import Binaries, cache_folder
 from tests.web.conftest import Findings, PageServer, PageUser, open_movable_pod
+from tests.web.page_servers import READY_LABEL
 
 Servers = Callable[[str], PageServer]
 
@@ -49,11 +50,23 @@ def kubectl(server: PageServer, *arguments: str, content: object = None) -> subp
     return subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
 
 
+def let_moves_go_on(server: PageServer, page: Page, is_done: Callable[[], bool]) -> None:
+    """Let new pods get ready, one move after the other, until the condition is true."""
+    label = ("label", "pods", "--all-namespaces", "--all", "--overwrite", f"{READY_LABEL}=true")
+    for _ in range(300):
+        if is_done():
+            return
+        assert kubectl(server, *label).returncode == 0
+        page.wait_for_timeout(200)
+    raise AssertionError("the moves did not end")
+
+
 def test_move_to_its_end(shop: PageServer, user: PageUser, findings: Findings) -> None:
     """A move appears by itself, passes its steps, and ends in the history with what it cost."""
     page = user.visit(shop, "moves", motion="no-preference")
     expect(page.locator(".steps").first).to_be_visible(timeout=60_000)
-    expect(page.locator("tbody td", has_text="Completed").first).to_be_visible(timeout=90_000)
+    completed = page.locator("tbody td", has_text="Completed")
+    let_moves_go_on(shop, page, lambda: completed.count() > 0)
     expect(page.locator(".figures")).to_contain_text("With plain eviction")
     page.locator("table", has_text="Result").locator("tbody a").first.click()
     expect(page.locator(".timeline li")).not_to_have_count(0)
@@ -115,7 +128,7 @@ def test_evictions_by_others(server_of: Servers, user: PageUser) -> None:
 
 def test_drain_by_others(server_of: Servers, user: PageUser) -> None:
     """`kubectl drain` in progress: which node, how many pods have moved, and what remains, to its end."""
-    server = server_of("calm")
+    server = server_of("held")
     page = user.visit(server, "moves")
     expect(page.locator("h1")).to_have_text("Moves")
     drain = kubectl_started(server, "drain", "worker-1", "--ignore-daemonsets", "--delete-emptydir-data")
@@ -124,7 +137,8 @@ def test_drain_by_others(server_of: Servers, user: PageUser) -> None:
         expect(row).to_contain_text(re.compile(r"\d moving, \d moved"))
         page.goto(server.address("cluster/worker-1"))
         expect(page.locator(".panel")).to_contain_text("Drained by another client")
-        assert drain.wait(timeout=120) == 0
+        let_moves_go_on(server, page, lambda: drain.poll() is not None)
+        assert drain.returncode == 0
     finally:
         drain.kill()
         drain.wait()
@@ -147,7 +161,7 @@ def test_room_for_a_pending_pod(server_of: Servers, user: PageUser, findings: Fi
     expect(page.locator(".answers")).to_contain_text("1 pending pod")
     expect(page.locator(".panel")).to_contain_text("Room is kept here for ml/train")
     pods = page.locator(".panel").get_by_role("table", name="Pods of the node")
-    expect(pods).to_contain_text("ml/train-", timeout=180_000)  # two moves, one after the other
+    let_moves_go_on(server_of("rooms"), page, lambda: "ml/train-" in pods.inner_text())
     page.goto(server_of("rooms").address("moves"))
     expect(pending).to_have_count(0)
     expect(page.locator("table", has_text="Result").locator("tbody tr").first).to_contain_text("MakeRoom")
@@ -156,7 +170,7 @@ def test_room_for_a_pending_pod(server_of: Servers, user: PageUser, findings: Fi
 def test_cancelled_move(server_of: Servers, user: PageUser) -> None:
     """A running move is cancelled from its row: the preview names it, and the pod stays where it was."""
     user.expected = ("404",)  # its panel is open when the PodMigration goes
-    server = server_of("calm")
+    server = server_of("held")
     page = user.visit(server, "why")
     open_movable_pod(page, "shop/search")
     page.get_by_role("button", name="Move this pod").click()
@@ -164,6 +178,11 @@ def test_cancelled_move(server_of: Servers, user: PageUser) -> None:
     link = page.get_by_role("dialog").locator("a").first
     key = link.inner_text()
     link.click()
+    expect(page.locator(".panel .timeline")).to_be_visible()
+    page.set_viewport_size({"width": 1024, "height": 768})  # the panel leaves little room for the table
+    frames = page.locator(".page .table-scroll")
+    expect(frames.first).to_be_visible()
+    assert frames.evaluate_all("all => all.filter(each => each.scrollWidth > each.clientWidth).length") == 0
     page.get_by_role("button", name="Cancel move").first.click()
     dialog = page.get_by_role("dialog")
     expect(dialog.locator("summary")).to_contain_text(key)

@@ -105,11 +105,18 @@ def test_waves(user: PageUser, server_of: Servers) -> None:
 
 def test_groups(user: PageUser, server_of: Servers) -> None:
     """Nodes are grouped by any label and shown by any resource; the table follows."""
-    page = user.visit(server_of("pool"), "cluster?as=table")
+    page = user.visit(server_of("pool"), "cluster")
+    legend = page.locator(".load-legend")
+    expect(legend).to_contain_text("cpu load")
+    expect(legend).to_contain_text("pod that moves")
+    page.goto(server_of("pool").address("cluster?as=table"))
+    expect(legend).not_to_contain_text("pod that moves")
     page.get_by_label("Group by").select_option("none")
     page.get_by_role("button", name="memory").click()
     page.get_by_role("button", name="Requests").click()
     expect(page.locator("tbody tr")).to_have_count(40)
+    expect(legend).to_contain_text("memory requests")
+    expect(legend).not_to_contain_text("after the plan")
     assert "resource=memory" in page.url
     assert "measure=requests" in page.url
     page.locator("th button", has_text="Pods").click()

@@ -55,8 +55,9 @@ def test_picture(user: PageUser, server_of: Servers, tmp_path: Path, name: str) 
         finished = page.locator("table", has_text="Result").locator("tbody tr")
         expect(finished.nth(4)).to_be_visible(timeout=120_000)
     if name == "move":
-        finished.first.locator("a").first.click()
+        finished.filter(has_text="Completed").first.locator("a").first.click()
         expect(page.locator(".panel .timeline, .panel ol").first).to_be_visible()
+        page.evaluate("window.scrollTo(0, 0)")  # the click has scrolled to the row
     if name == "action":
         page.locator(".panel").get_by_role("button", name="Drain", exact=True).click()
         expect(page.get_by_role("dialog").locator("pre").first).to_be_visible()

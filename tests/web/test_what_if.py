@@ -9,7 +9,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
-from tests.web.conftest import PageServer, PageUser, open_movable_pod
+from tests.web.conftest import PageServer, PageUser, movable_pod, open_movable_pod
 
 Servers = Callable[[str], PageServer]
 
@@ -73,8 +73,11 @@ def test_added_nodes(user: PageUser, server_of: Servers) -> None:
 def test_dragged_pod(user: PageUser, server_of: Servers, tmp_path: Path) -> None:
     """A pod that is dragged to another node is planned to go there; `rescheduler apply` moves it as saved."""
     server = server_of("calm")
-    page = user.visit(server, "cluster?group=none")
+    page = user.visit(server, "nowhere")
+    with page.expect_response(re.compile(r"/pods\?node=worker-6")):  # the last: pods have their places
+        page.goto(server.address("cluster?group=none"))
     grid = page.get_by_role("application")
+    expect(grid).to_be_visible()
     pod, start, end = find_drag(page)
     page.mouse.move(*start)
     page.mouse.down()
@@ -122,26 +125,30 @@ Point = tuple[float, float]
 
 
 def find_drag(page: Page) -> tuple[str, Point, Point]:
-    """Return a pod of the first cell that may move, where it is, and the middle of the last cell."""
+    """Return a pod that may move, where it is, and the middle of the next cell: three are in a row."""
+    wanted = movable_pod(page, "shop/web")
+    api = page.url.partition("#")[0] + "api/v1"
+    node = page.request.get(f"{api}/pods/{wanted}/explain").json()["node"]
     grid = page.get_by_role("application")
     box = grid.bounding_box()
     assert box is not None
-    tooltip = page.locator(".grid-tooltip")
-    expect(grid).to_be_visible()
-    first, last = "", (0.0, 0.0)
-    for step in range(1, 40):  # along the row of cells
-        x = box["x"] + step * box["width"] / 40
-        page.mouse.move(x, box["y"] + 80)
-        if tooltip.count():
-            name = tooltip.locator("strong").inner_text()
-            first = first or name
-            if name != first:
-                last = (x + 40, box["y"] + 80)
-                break
-    for y in range(20, 220, 6):
-        for x in range(20, 120, 8):
-            page.mouse.move(box["x"] + x, box["y"] + y)
-            text = tooltip.inner_text() if tooltip.count() else ""
-            if found := re.search(r"shop/(cart|web)-\S+", text):
-                return found[0], (box["x"] + x, box["y"] + y), last
-    raise AssertionError("no pod is shown in the grid")
+    cells = [
+        (box["x"] + (column + 0.5) * box["width"] / 3, box["y"] + row * box["height"] / 2)
+        for row in range(2)
+        for column in range(3)
+    ]
+    for index, (x, top) in enumerate(cells):
+        if node not in hovered(page, x, top + 20):
+            continue
+        for y in range(20, int(box["height"] / 2), 8):
+            if wanted in hovered(page, x, top + y):
+                middle, begin = cells[(index + 1) % len(cells)]
+                return wanted, (x, top + y), (middle, begin + box["height"] / 4)
+    raise AssertionError(f"{wanted} is not in the grid")
+
+
+def hovered(page: Page, x: float, y: float) -> str:
+    """Return what the tooltip says at a point, in the frame after the pointer has moved there."""
+    page.mouse.move(x, y)
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+    return " ".join(page.locator(".grid-tooltip").all_inner_texts())

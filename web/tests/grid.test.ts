@@ -1,9 +1,17 @@
 import { describe, expect, test } from "vitest";
 import { cellAt, layOut, neighbor } from "../src/grid/layout";
-import { arrangePods, type GridNode, podArrangement, type Scene } from "../src/grid/painter";
+import { arrangePods, cellStyle, type GridNode, podArrangement, type Scene } from "../src/grid/painter";
 import { FITTED, pan, reveal, zoomAt, type Extent } from "../src/grid/viewport";
 
 const groups = (...sizes: number[]) => sizes.map((size, index) => ({ name: `zone-${index}`, size }));
+
+test.each([
+  [6, "color"],
+  [20, "bar"],
+  [44, "pods"],
+])("a cell of %d pixels shows its %s", (height, style) => {
+  expect(cellStyle(height)).toBe(style);
+});
 
 describe("the layout", () => {
   test.each([[1], [6], [40], [500], [5000]])("%d nodes fit into the frame", (size) => {
@@ -21,7 +29,7 @@ describe("the layout", () => {
     const layout = layOut(groups(...sizes), 1400, 640);
     const right = Math.max(...sizes.map((_, group) => layout.groups[group]!.x + layout.groups[group]!.width));
     expect(layout.cellHeight).toBeGreaterThanOrEqual(44);
-    expect(right).toBeGreaterThan(1400 - layout.gap - layout.columns);
+    expect(right).toBeGreaterThan(1400 - layout.columns);
   });
 
   test("narrow cells with names come before cells without", () => {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { applyMigrations, applyNodes } from "../src/api/deltas";
 import type { ClusterView, MigrationView, NodesDelta, PlanView } from "../src/api/types.gen";
-import { groupNodes, judgeBalance, loadsAfter, loadsOf } from "../src/lib/cluster-model";
+import { groupNodes, judgeBalance, loadsAfter, loadsOf, movesNotBegun } from "../src/lib/cluster-model";
 import { formatRoute, parseRoute } from "../src/lib/router";
 import { formFromQuery, formFromRequest, isUnchanged, requestFromForm, UNCHANGED } from "../src/lib/what-if-model";
 
@@ -129,4 +129,12 @@ describe("the What if form", () => {
     const request = { cpuThreshold: 70, maxMoves: 3, strategies: ["LoadBalancing"] };
     expect(requestFromForm(formFromRequest(request))).toEqual(request);
   });
+});
+
+test("a move of the plan is to come until its pod has a PodMigration of this plan", () => {
+  const plan = { takenAt: "2026-01-01T00:00:10.5Z", moves: [{ pod: "shop/a" }, { pod: "shop/b" }, { pod: "shop/c" }] } as unknown as PlanView;
+  const begun = { pod: "shop/a", created: "2026-01-01T00:00:10Z" };
+  const older = { pod: "shop/b", created: "2026-01-01T00:00:01Z" };
+  expect(movesNotBegun(plan, [begun, older])).toBe(2);
+  expect(movesNotBegun(null, [begun])).toBe(0);
 });

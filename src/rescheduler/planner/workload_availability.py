@@ -206,22 +206,27 @@ class Preemption:
         self._snapshot = snapshot
         self._unreserved = unreserved
         self._outranked: dict[int, tuple[Flags, Ints]] = {}
+        self._room_for_two: dict[int, bool] = {}
 
     def by_surplus(self, row: int) -> str:
         """Return which pods a surplus pod could preempt if the pod moved now; empty if none. The copy takes
         room, too."""
-        if not self._could_preempt(row):
-            return ""
-        placement = self._placement
-        fits = np.flatnonzero(placement.fits_another(row))
-        if len(fits) > 1:
-            return ""
-        if len(fits) == 1:
-            with placement.trial():
-                placement.place(row, int(fits[0]))
-                if placement.fits_another(row).any():
-                    return ""
-        return self._victims(row)
+        return self._victims(row) if self._could_preempt(row) and not self._has_room_for_two(row) else ""
+
+    def _has_room_for_two(self, row: int) -> bool:
+        """Return whether two more pods like it fit; the same for all pods of a class, and expensive."""
+        pod_class = int(self._snapshot.pods.pod_class[row])
+        found = self._room_for_two.get(pod_class)
+        if found is None:
+            placement = self._placement
+            fits = np.flatnonzero(placement.fits_another(row))
+            found = len(fits) > 1
+            if len(fits) == 1:
+                with placement.trial():
+                    placement.place(row, int(fits[0]))
+                    found = bool(placement.fits_another(row).any())
+            self._room_for_two[pod_class] = found
+        return found
 
     def by_another(self, row: int) -> str:
         """Return which pods one more pod like this could preempt now that the copy exists; empty if none."""

@@ -64,6 +64,8 @@ class ResourceOptimization:
         nodes = np.flatnonzero(loads.overloaded() & view.hot)
         excess = loads.excess()[nodes].sum(axis=1)
         for node in nodes[np.argsort(-excess, kind="stable")].tolist():
+            if view.room <= 0:  # asking which pods may move is what takes long in a large cluster
+                return
             yield from self._relieve(loads, node)
 
     def _relieve(self, loads: "_NodeLoads", node: int) -> Iterator[Proposal]:

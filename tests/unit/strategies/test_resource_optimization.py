@@ -45,6 +45,18 @@ def test_a_node_above_its_threshold_sheds_pods_until_it_is_below() -> None:
     assert {node.name: node.after["cpu"] for node in found.nodes} == {"a": 80, "b": 50, "c": 45}
 
 
+def test_a_full_plan_asks_about_no_more_nodes() -> None:
+    """In a large cluster, asking which pods of all overloaded nodes may move takes longer than planning."""
+    builder = overloaded().node("d", cpu="10")
+    loaded(builder, "d", [9], annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"})
+
+    full, more = (planned(builder.snapshot(), max_reschedule_pods=most) for most in (1, 2))
+
+    assert [move.pod for move in full.moves] == [move.pod for move in more.moves] == ["shop/a-02"]
+    assert [each.subject for each in full.refused] == []
+    assert [each.subject for each in more.refused] == ["shop/d-00"]
+
+
 def test_says_why_in_words_and_numbers() -> None:
     [move] = planned(overloaded().snapshot()).moves
 

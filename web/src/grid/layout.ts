@@ -56,8 +56,7 @@ interface CellSize {
 function sizeOf(height: number, width: number, shape = height >= WITH_TEXT ? WIDE : 1): CellSize {
   const gap = height >= 120 ? 14 : height >= LARGE_GAP_FROM ? 8 : height >= 20 ? 4 : height >= 11 ? 2 : 1;
   const own = Math.min(Math.round(height * shape), Math.max(SMALLEST, width));
-  // Where there are names, lines of moves run through the gaps, also at the right edge.
-  const room = height >= WITH_TEXT ? width : width + gap;
+  const room = width + gap;
   const columns = Math.max(1, Math.floor(room / (own + gap)));
   return { width: height >= WITH_TEXT ? Math.max(SMALLEST, Math.floor(room / columns) - gap) : own, height, gap, columns };
 }
@@ -93,7 +92,7 @@ function widened(groups: readonly LayoutGroup[], width: number, size: CellSize):
   const columns = Math.min(size.columns, Math.max(1, ...groups.map((group) => group.size)));
   const stacked = boxesOf(groups, width, size).boxes.every(({ x }) => x === 0);
   if (!stacked || columns === size.columns) return size;
-  return { ...size, columns, width: Math.min(Math.floor(size.width * WIDER), Math.floor(width / columns) - size.gap) };
+  return { ...size, columns, width: Math.min(Math.floor(size.width * WIDER), Math.floor((width + size.gap) / columns) - size.gap) };
 }
 
 function boxesOf(groups: readonly LayoutGroup[], width: number, size: CellSize): { readonly boxes: readonly GroupBox[]; readonly height: number } {
@@ -112,9 +111,10 @@ function boxesOf(groups: readonly LayoutGroup[], width: number, size: CellSize):
     }
     boxes.push({ name: group.name, size: group.size, x: left, y: top, width: room });
     shelf = Math.max(shelf, heading + Math.ceil(group.size / columns) * (size.height + gap) - gap);
-    left += room + GROUP_GAP * 2;
+    // The columns of groups beside each other are in line where the gap is wide enough to tell groups apart.
+    left += room + (gap >= 8 ? gap : GROUP_GAP * 2);
   }
-  // Below the last row there is a gap for lines, as at the right edge.
+  // Where there are names, lines of moves run through the gaps, also below the last row.
   return { boxes, height: top + shelf + (size.height >= WITH_TEXT ? gap : 0) };
 }
 

@@ -4,8 +4,8 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import type { ComponentChildren } from "preact";
 import type { Theme } from "../lib/load-scale";
 import { cellAt, layOut, neighbor, type LayoutGroup } from "./layout";
+import { type CellStyle, cellStyle, type GridNode } from "./painter";
 import { GridSurface } from "./surface";
-import type { GridNode } from "./painter";
 import { FITTED, pan, reveal, zoomAt, type Extent, type Viewport } from "./viewport";
 
 export interface MoveFlight {
@@ -32,6 +32,8 @@ interface Props {
   readonly announce: (node: GridNode) => string;
   readonly onOpen: (node: GridNode) => void;
   readonly onDrop: (pod: string, target: GridNode) => void;
+  /** Called when zooming or another size changes what a cell shows. */
+  readonly onStyle: (style: CellStyle) => void;
 }
 
 interface Hover {
@@ -43,6 +45,8 @@ interface Hover {
 
 const NOTHING: Hover = { index: -1, pod: null, x: 0, y: 0 };
 const DRAG_DISTANCE = 5;
+/** The canvas is this much wider than the cells: lines of moves run there, and the cells end where the view does. */
+const MARGIN = 12;
 
 export function NodeGrid(props: Props) {
   const frame = useRef<HTMLDivElement>(null);
@@ -51,13 +55,15 @@ export function NodeGrid(props: Props) {
   const [view, setView] = useState<Viewport>(FITTED);
   const [hover, setHover] = useState<Hover>(NOTHING);
   const [focused, setFocused] = useState(-1);
-  const layout = useMemo(() => layOut(props.groups, size.width, size.height), [props.groups, size]);
+  const layout = useMemo(() => layOut(props.groups, Math.max(0, size.width - MARGIN), size.height), [props.groups, size]);
   const extent: Extent = {
     ...size,
     contentWidth: layout.width,
     contentHeight: layout.height,
     cellHeight: layout.cellHeight,
   };
+  const style = cellStyle(layout.cellHeight * view.scale);
+  useLayoutEffect(() => props.onStyle(style), [style]);
   const indexOf = useMemo(() => new Map(props.nodes.map((node, index) => [node.name, index])), [props.nodes]);
 
   useLayoutEffect(() => {

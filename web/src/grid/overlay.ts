@@ -188,7 +188,7 @@ function besideName(context: CanvasRenderingContext2D, scene: Scene, index: numb
   const [, , width] = podArea(...cellBox(scene, index));
   const arrangement = podArrangement(scene);
   if (!arrangement?.named) return null;
-  context.font = `11px ${scene.palette.font}`;
+  context.font = `${arrangement.fontSize}px ${scene.palette.font}`;
   const name = shortened(context, printable(key.split("/")[1] ?? key), width - arrangement.side - 6);
   return square[0] + arrangement.side / 2 + 10 + context.measureText(name).width;
 }

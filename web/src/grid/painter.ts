@@ -50,6 +50,13 @@ const TINY = 17;
 /** From this width on, the name and the load of a node stand in one line. */
 const ONE_LINE = 200;
 
+/** What a cell shows: only a color, a bar, or a bar with pods. */
+export type CellStyle = "color" | "bar" | "pods";
+
+export function cellStyle(height: number): CellStyle {
+  return height >= LARGE ? "pods" : height >= TINY ? "bar" : "color";
+}
+
 function barWidth(height: number): number {
   return Math.round(Math.min(30, Math.max(12, height * 0.2)));
 }
@@ -214,12 +221,16 @@ function paintBar(
 /** The ghost: a line where the load will be, and a stem from where it is. */
 function paintGhost(context: CanvasRenderingContext2D, palette: Palette, now: number, then: number, x: number, width: number): void {
   const thickness = width >= 9 ? 2 : 1.5;
-  // The line has an edge: the accent alone is hard to see on the color of a high load.
+  const stem = width >= 26 ? 2 : width >= 6 ? 1 : 0;
+  const left = x + Math.round((width - stem) / 2);
+  const [top, length] = [Math.min(now, then), Math.abs(now - then)];
+  // Where there is room, line and stem have an edge: the accent alone is hard to see on the color of a high load.
   context.fillStyle = palette.surface;
-  context.fillRect(x - 1, then - thickness / 2 - 1, width + 2, thickness + 2);
+  context.fillRect(x, then - thickness / 2 - 1, width, thickness + 2);
+  if (stem > 1) context.fillRect(left - 1, top, stem + 2, length);
   context.fillStyle = palette.accent;
-  context.fillRect(x - 1, then - thickness / 2, width + 2, thickness);
-  if (width >= 6) context.fillRect(x + width / 2 - 0.5, Math.min(now, then), 1, Math.abs(now - then));
+  context.fillRect(x, then - thickness / 2, width, thickness);
+  context.fillRect(left, top, stem, length);
 }
 
 function paintHatching(context: CanvasRenderingContext2D, color: string, x: number, y: number, width: number, height: number): void {
@@ -262,10 +273,12 @@ function paintLargeCell(
   context.textBaseline = "top";
   context.font = `12px ${palette.font}`;
   const figures = loadText(context, node, oneLine ? room - 80 : room);
-  context.fillStyle = palette.text;
   const figuresWidth = oneLine ? context.measureText(figures).width + 8 : 0;
+  context.fillStyle = palette.text;
+  context.font = `500 12px ${palette.font}`;
   context.fillText(shortened(context, printable(node.name), room - figuresWidth), left, y + 7);
   context.fillStyle = palette.muted;
+  context.font = `12px ${palette.font}`;
   context.textAlign = oneLine ? "right" : "left";
   context.fillText(figures, oneLine ? x + width - 6 : left, y + (oneLine ? 7 : 22));
   context.textAlign = "left";
@@ -288,9 +301,15 @@ export interface PodArrangement {
   readonly columns: number;
   readonly step: number;
   readonly named: boolean;
+  /** Of the names, in pixels. */
+  readonly fontSize: number;
 }
 
-const NAMED_ROW = 15;
+/** Heights of rows with names, the best first, and the size of the names in them. */
+const NAMED_ROWS = [
+  [18, 12],
+  [15, 11],
+] as const;
 const LARGEST_SQUARE = 13;
 
 const mostPods = new WeakMap<readonly GridNode[], number>();
@@ -306,10 +325,11 @@ export function podArrangement({ nodes, layout, view }: Scene): PodArrangement |
 export function arrangePods(count: number, width: number, height: number): PodArrangement | null {
   // With less room, pods would be specks.
   if (count === 0 || width < 8 || height < 14) return null;
-  if (count * NAMED_ROW <= height && width >= 110) return { side: 9, columns: 1, step: NAMED_ROW, named: true };
+  const row = NAMED_ROWS.find(([step]) => count * step <= height);
+  if (row && width >= 110) return { side: row[1] - 2, columns: 1, step: row[0], named: true, fontSize: row[1] };
   for (let side = LARGEST_SQUARE; side >= 3; side--) {
     const columns = Math.floor((width + 2) / (side + 2));
-    if (columns > 0 && Math.ceil(count / columns) * (side + 2) - 2 <= height) return { side, columns, step: side + 2, named: false };
+    if (columns > 0 && Math.ceil(count / columns) * (side + 2) - 2 <= height) return { side, columns, step: side + 2, named: false, fontSize: 11 };
   }
   return null;
 }
@@ -331,8 +351,8 @@ function paintPods(
   const count = podsHere(node);
   const arrangement = podArrangement(scene);
   if (!arrangement) return;
-  const { side, columns, step, named } = arrangement;
-  context.font = `11px ${palette.font}`;
+  const { side, columns, step, named, fontSize } = arrangement;
+  context.font = `${fontSize}px ${palette.font}`;
   context.lineWidth = 1;
   for (let index = 0; index < count + node.arriving.length; index++) {
     const pod = index < count ? node.pods?.[index] : undefined;
@@ -346,7 +366,7 @@ function paintPods(
     const key = index >= count ? node.arriving[index - count] : pod?.key;
     if (!named || key === undefined) continue;
     context.fillStyle = moving ? palette.accent : palette.muted;
-    context.fillText(shortened(context, printable(key.split("/")[1] ?? key), width - side - 6), left + side + 6, top - 1);
+    context.fillText(shortened(context, printable(key.split("/")[1] ?? key), width - side - 6), left + side + 6, top - 1 + (side + 2 - fontSize) / 2);
   }
 }
 

@@ -1,6 +1,6 @@
 /** From the server's columns to what the grid and the tables show. Pure. */
 
-import type { ClusterView, LabelColumn, PlanView, WaveView } from "../api/types.gen";
+import type { ClusterView, LabelColumn, MigrationView, PlanView, WaveView } from "../api/types.gen";
 import { bytes, cores } from "./format";
 
 export const FLAG = { notReady: 1, cordoned: 2, maintenance: 4, suspect: 8, planned: 16 } as const;
@@ -32,6 +32,13 @@ export function leavingPods(plan: PlanView | null): ReadonlyMap<string, number> 
   const result = new Map<string, number>();
   for (const { from } of plan?.moves ?? []) result.set(from, (result.get(from) ?? 0) + 1);
   return result;
+}
+
+/** How many moves of a plan have no PodMigration yet. */
+export function movesNotBegun(plan: PlanView | null, migrations: readonly Pick<MigrationView, "pod" | "created">[]): number {
+  const since = Math.floor(Date.parse(plan?.takenAt ?? "") / 1000) * 1000; // Kubernetes rounds down to seconds
+  const begun = new Set(migrations.flatMap(({ pod, created }) => (Date.parse(created) >= since ? [pod] : [])));
+  return plan?.moves.filter(({ pod }) => !begun.has(pod)).length ?? 0;
 }
 
 function addWave(result: Map<string, number>, wave: WaveView, resource: string): void {

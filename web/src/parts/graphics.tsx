@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import uPlot from "uplot";
-import { t } from "../i18n";
+import { plural, t } from "../i18n";
 import { count, decimal, exactTime, LOCALES } from "../lib/format";
 import { loadColor } from "../lib/load-scale";
 import { language, theme } from "../store";
@@ -47,6 +47,8 @@ export function binsOf(histogram: HistogramView): readonly Bin[] {
 
 const WIDTH = 320;
 const HEIGHT = 96;
+/** Where the highest bar ends. */
+const TOP = 6;
 
 /** Two histograms with one scale, so that their heights can be compared. */
 export function BeforeAfter({ histogram, title }: { readonly histogram: HistogramView; readonly title: string }) {
@@ -65,10 +67,11 @@ export function BeforeAfter({ histogram, title }: { readonly histogram: Histogra
           {note.mean}
           <span class="wide-only">{note.spread}</span>
         </span>
+        <span class="muted histogram-most">{plural("nodes", most)}</span>
       </p>
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT + 1}`} role="img" aria-label={`${title}, ${label}: ${note.mean}${note.spread}`}>
         {bins.map((bin, index) => {
-          const height = (values[index]! / most) * (HEIGHT - 6);
+          const height = (values[index]! / most) * (HEIGHT - TOP);
           const width = WIDTH / bins.length;
           return (
             <rect
@@ -85,7 +88,8 @@ export function BeforeAfter({ histogram, title }: { readonly histogram: Histogra
           );
         })}
         <line x1="0" x2={WIDTH} y1={HEIGHT} y2={HEIGHT} class="axis" />
-        <line x1={(mean / 100) * WIDTH} x2={(mean / 100) * WIDTH} y1="6" y2={HEIGHT} class="mean" />
+        <line x1="0" x2={WIDTH} y1={TOP} y2={TOP} class="most" />
+        <line x1={(mean / 100) * WIDTH} x2={(mean / 100) * WIDTH} y1={TOP} y2={HEIGHT} class="mean" />
       </svg>
       <p class="ticks" aria-hidden="true">
         <span>0%</span>
@@ -200,11 +204,12 @@ function Plot({ at, series, height = 160, title }: ChartProps) {
         scales: {
           // At least half a minute: a chart of a few seconds shows noise, and its ticks repeat.
           x: { range: (_, first, last) => [Math.min(first ?? 0, (last ?? 0) - 30), last ?? 0] },
-          y: { range: (_, low, high) => [Math.max(0, Math.floor(((low ?? 0) - 2) / 10) * 10), Math.ceil(((high ?? 100) + 2) / 10) * 10] },
+          // From zero, so that charts of several resources can be compared, and up to a tick.
+          y: { range: (_, __, high) => [0, Math.max(20, Math.ceil((high ?? 100) / 20) * 20)] },
         },
         axes: [
           { ...axis, size: 24, space: 90, values: (_, ticks) => ticks.map((tick) => clock((ticks[1] ?? 60) - (ticks[0] ?? 0)).format(tick * 1000)) },
-          { ...axis, size: 40, values: (_, ticks) => ticks.map((tick) => `${tick}%`) },
+          { ...axis, size: 40, incrs: [20, 40, 100, 200, 500, 1000], values: (_, ticks) => ticks.map((tick) => `${tick}%`) },
         ],
         series: [
           {},

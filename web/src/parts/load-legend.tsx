@@ -1,15 +1,25 @@
-/** The key to the load scale, the ghost and the marks of the grid. */
+/** The key to the load scale, the ghost and the marks of the grid or the table. */
 
+import type { CellStyle } from "../grid/painter";
 import { t } from "../i18n";
 import { loadColor } from "../lib/load-scale";
 import { theme } from "../store";
 
 const STEPS = [5, 15, 25, 35, 45, 55, 65, 75, 85, 95];
 
-/** `map`: cells are tiny, and a triangle is the ghost. */
-export function LoadLegend({ map }: { readonly map: boolean }) {
+interface Props {
+  /** What the colors say. */
+  readonly title: string;
+  /** Whether there is a plan to show, and the measure is what it changes. */
+  readonly planned: boolean;
+  /** Without cells there is a table, which needs no key for pods. */
+  readonly cells: CellStyle | null;
+}
+
+export function LoadLegend({ title, planned, cells }: Props) {
   return (
-    <div class="load-legend" role="img" aria-label={t("legend.label")}>
+    <div class="load-legend" role="img" aria-label={t("legend.label", { title })}>
+      <span class="legend-title">{title}</span>
       <span class="muted">0%</span>
       <span class="scale">
         {STEPS.map((step) => (
@@ -18,19 +28,20 @@ export function LoadLegend({ map }: { readonly map: boolean }) {
       </span>
       <span class="muted">100%</span>
       <span class="keys">
-        {map ? (
+        {planned && cells === "color" ? (
           <>
             <span class="key more">{t("legend.more")}</span>
             <span class="key less">{t("legend.less")}</span>
           </>
-        ) : (
+        ) : null}
+        {planned && cells !== "color" ? <span class="key ghost">{t("legend.ghost")}</span> : null}
+        {planned && cells === "pods" ? (
           <>
-            <span class="key ghost">{t("legend.ghost")}</span>
             <span class="key leaves">{t("legend.leaves")}</span>
             <span class="key comes">{t("legend.comes")}</span>
           </>
-        )}
-        <span class="key unready">{t("legend.notReady")}</span>
+        ) : null}
+        {cells ? <span class="key unready">{t("legend.notReady")}</span> : null}
       </span>
     </div>
   );

@@ -2,11 +2,11 @@
 
 import type { ComponentChildren } from "preact";
 import { plural, t } from "../i18n";
-import { judgeBalance } from "../lib/cluster-model";
+import { judgeBalance, movesNotBegun } from "../lib/cluster-model";
 import { decimal, percent, printable } from "../lib/format";
 import { formatRoute } from "../lib/router";
 import { NodeLink, Time } from "../parts/basics";
-import { cluster, language, plan, running, status } from "../store";
+import { cluster, language, migrations, plan, running, status } from "../store";
 
 type Tone = "good" | "active" | "bad" | "quiet";
 
@@ -63,6 +63,7 @@ function NodeAt({ node, percent: load }: { readonly node: string; readonly perce
 function Moving() {
   const planned = plan.value?.moves.length ?? 0;
   const active = running.value.length;
+  const notBegun = movesNotBegun(plan.value, migrations.value);
   const latest = running.value[0];
   const check = status.value?.lastCheck;
   return (
@@ -75,7 +76,13 @@ function Moving() {
           {t("comma")}
         </>
       ) : null}
-      {plan.value ? <a href={formatRoute("plan")}>{planned ? plural("answer.planned", planned) : t("answer.nonePlanned")}</a> : t("answer.planning")}
+      {plan.value ? (
+        <a href={formatRoute("plan")}>
+          {active && planned ? plural("answer.toCome", notBegun) : planned ? plural("answer.planned", planned) : t("answer.nonePlanned")}
+        </a>
+      ) : (
+        t("answer.planning")
+      )}
       {check ? (
         <>
           {t("comma")}

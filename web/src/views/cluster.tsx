@@ -5,7 +5,7 @@ import { api } from "../api/client";
 import type { ClusterView as Cluster, LabelColumn, MigrationView, PlanView } from "../api/types.gen";
 import { NodeGrid, type MoveFlight } from "../grid/node-grid";
 import type { LayoutGroup } from "../grid/layout";
-import type { GridNode, GridPod } from "../grid/painter";
+import type { CellStyle, GridNode, GridPod } from "../grid/painter";
 import { t, plural } from "../i18n";
 import { FLAG, groupNodes, leavingPods, loadsAfter, loadsOf, type Measure } from "../lib/cluster-model";
 import { percent, printable } from "../lib/format";
@@ -19,8 +19,6 @@ import { Answers } from "./answers";
 import { NodePanel } from "./node-panel";
 
 const PODS_SHOWN_UP_TO = 60;
-/** From so many nodes on, cells are so small that a triangle is the ghost. */
-const MAP_FROM = 300;
 
 export function ClusterPage() {
   const view = cluster.value!;
@@ -29,6 +27,7 @@ export function ClusterPage() {
   const measure = (query.get("measure") ?? "usage") as Measure;
   const groupBy = query.get("group") ?? (view.nodes.zone.values.length > 1 ? "zone" : "none");
   const asTable = query.get("as") === "table";
+  const [cells, setCells] = useState<CellStyle>("pods");
   const waveCount = plan.value?.waves.length ?? 0;
   const wave = Math.min(waveCount, Number(query.get("wave") ?? waveCount));
   const label = useGroupLabel(view, groupBy);
@@ -47,6 +46,7 @@ export function ClusterPage() {
     () => groups.flatMap(({ rows }) => rows.map((row) => gridNode(view, row, loads, after, pods, leaving, arriving))),
     [groups, view, loads, after, pods, leaving, arriving],
   );
+  const isPlanned = measure === "usage" && waveCount > 0;
   const flights = useFlights(wave);
   const links = useMemo(() => running.value.slice(0, 40).map(flightOf), [running.value]);
   const layoutGroups = useMemo(() => groups.map(({ name, rows }) => ({ name, size: rows.length })), [groups]);
@@ -78,12 +78,13 @@ export function ClusterPage() {
             tooltip={(node, pod) => <Tooltip node={node} pod={pod} />}
             announce={(node) => `${printable(node.name)}, ${nodeWords(node)}`}
             onOpen={(node) => openNode(node.name)}
+            onStyle={setCells}
             onDrop={(pod, target) => navigate(formatRoute("what-if", [], { pin: `${pod}>${target.name}` }))}
           />
         )}
         <div class="grid-foot">
-          <LoadLegend map={nodes.length > MAP_FROM} />
-          {measure === "usage" && waveCount > 0 ? <WaveScrubber wave={wave} count={waveCount} /> : null}
+          <LoadLegend title={t(`legend.${measure}`, { resource: printable(resource) })} planned={isPlanned || running.value.length > 0} cells={asTable ? null : cells} />
+          {isPlanned ? <WaveScrubber wave={wave} count={waveCount} /> : null}
         </div>
       </div>
       {parts[0] ? <NodePanel key={parts[0]} name={parts[0]} /> : null}

@@ -20,6 +20,7 @@ export function MovesPage() {
   const [namespace, name] = route.value.parts;
   const key = namespace && name ? `${namespace}/${name}` : null;
   const filter = filterFromQuery(route.value.query);
+  const isFiltered = Object.keys(filter).length > 0;
   const version = migrations.value.map(({ uid, phase }) => uid + phase).join();
   const history = useRequest(`${JSON.stringify(filter)}@${version}`, () => api.migrations({ ...filter, state: "finished", limit: 100 }));
   return (
@@ -39,12 +40,12 @@ export function MovesPage() {
         <Costs data={history.data} />
         <BalanceOverTime />
         <Section title={t("moves.history")} note={history.data ? plural("moves", history.data.total) : null}>
-          <Filters strategies={history.data?.strategies ?? []} />
+          {history.data?.total || isFiltered ? <Filters strategies={history.data?.strategies ?? []} /> : null}
           {history.data ? (
             history.data.migrations.length ? (
               <HistoryTable rows={history.data.migrations} selected={key} />
             ) : (
-              <Empty title={t("moves.noHistory")}>{t("moves.noHistoryHelp")}</Empty>
+              <Empty title={t(isFiltered ? "moves.noMatch" : "moves.noHistory")}>{t(isFiltered ? "moves.noMatchHelp" : "moves.noHistoryHelp")}</Empty>
             )
           ) : history.error ? (
             <Failure error={history.error} retry={history.again} />
@@ -95,7 +96,7 @@ function Filters({ strategies }: { readonly strategies: readonly string[] }) {
       {choice("phase", t("column.phase"), ["Completed", "Failed"])}
       {choice("strategy", t("column.strategy"), strategies)}
       {choice("handover", t("column.handover"), ["Adopt", "Copy", "Evict"])}
-      {FILTERS.some((name) => query.has(name)) ? (
+      {FILTERS.some((name) => query.get(name)) ? (
         <button type="button" class="plain" onClick={() => setQuery(Object.fromEntries(FILTERS.map((name) => [name, null])))}>
           {t("moves.clearFilters")}
         </button>
@@ -221,7 +222,7 @@ function BalanceOverTime() {
             series={[
               { label: t("moves.highest"), values: highest, color: "--text" },
               { label: t("moves.mean"), values: mean, color: "--muted", dashed: true },
-              { label: t("moves.lowest"), values: lowest, color: "--line-strong" },
+              { label: t("moves.lowest"), values: lowest, color: "--muted" },
             ]}
           />
         ))}

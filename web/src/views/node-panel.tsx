@@ -217,7 +217,7 @@ function PodTable({ pods, allocatable }: { readonly pods: readonly NodePodView[]
               </span>
             ) : (
               <span class="muted" title={printable(pod.keptBy.map(({ meaning }) => meaning).join("; "))}>
-                {pod.keptBy[0]?.reason ?? t("no")}
+                {[t("no"), pod.keptBy[0]?.reason].filter(Boolean).join(": ")}
               </span>
             ),
           sort: ({ mayMove, keptBy }) => (mayMove ? "" : (keptBy[0]?.reason ?? "~")),

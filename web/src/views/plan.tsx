@@ -3,9 +3,10 @@
 import { api, embedded } from "../api/client";
 import type { PlanView } from "../api/types.gen";
 import { t } from "../i18n";
+import { printable } from "../lib/format";
 import { saveJson } from "../lib/save-file";
 import { Failure, Loading, Time } from "../parts/basics";
-import { mayAct, plan } from "../store";
+import { mayAct, plan, status } from "../store";
 import { useRequest } from "../lib/use-request";
 import { openAction } from "./action-dialog";
 import { PlanBody } from "./planned-moves";
@@ -20,7 +21,7 @@ export function PlanPage() {
           <h1>{t("nav.plan")}</h1>
           {view ? (
             <p>
-              {view.isExecuted ? t("plan.executed") : t("plan.notExecuted")} <Time at={view.takenAt} />
+              {words(view)} <Time at={view.takenAt} />
             </p>
           ) : null}
         </div>
@@ -35,6 +36,13 @@ export function PlanPage() {
       )}
     </div>
   );
+}
+
+/** Who executes the plan. Another replica that leads has a plan of its own, whose moves the page shows as they run. */
+function words(view: PlanView): string {
+  const { leader, leads, dryRun } = status.value ?? {};
+  if (view.isExecuted) return t("plan.executed");
+  return leader && !leads && !dryRun ? t("plan.otherLeads", { leader: printable(leader) }) : t("plan.notExecuted");
 }
 
 function Actions({ view }: { readonly view: PlanView }) {

@@ -49,7 +49,7 @@ function PlanFigures({ plan }: { readonly plan: PlanView }) {
   const highest = (of: (histogram: HistogramView) => number) => percent(Math.max(0, ...plan.histograms.map(of)), language.value);
   return (
     <dl class="figures">
-      <Figure label={t("plan.moves")} value={plan.moves.length} note={plural("waves", plan.waves.length)} />
+      <Figure label={t("plan.moves")} value={plan.moves.length} note={plan.waves.length ? plural("waves", plan.waves.length) : null} />
       {plan.histograms.map((each) => (
         <Figure
           key={each.resource}

@@ -49,7 +49,7 @@ export function Trouble() {
                 key: "tries",
                 title: t("column.tries"),
                 numeric: true,
-                cell: ({ tries, allowed }) => t("trouble.tries", { n: tries, allowed }),
+                cell: ({ tries, allowed }) => <span class="nowrap">{t("trouble.tries", { n: tries, allowed })}</span>,
                 sort: ({ tries }) => tries,
               },
               ...(view.failing.some(({ message }) => message)

@@ -263,13 +263,14 @@ async def running_daemon(
     now: Callable[[], datetime],
     *listeners: DaemonListener,
     configuration: Configuration = DEMO_CONFIGURATION,
+    me: str = "demo",
 ) -> AsyncIterator[Daemon]:
     """Run the same as `rescheduler run` while the body runs."""
 
     def connect(observer: RequestObserver) -> Client:
         return Client(client.transport, observer=observer)
 
-    options = DaemonOptions(lease_at=f"{DEMO_NAMESPACE}/rescheduler", now=now, listeners=listeners, me="demo")
+    options = DaemonOptions(lease_at=f"{DEMO_NAMESPACE}/rescheduler", now=now, listeners=listeners, me=me)
     daemon = Daemon(connect, configuration, options)
     ended = asyncio.Event()
     running = asyncio.create_task(daemon.run_until(ended), name="daemon")
