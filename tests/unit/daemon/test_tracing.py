@@ -234,7 +234,8 @@ async def test_lost_spans_are_logged_with_receiver_and_reason(monkeypatch, caplo
     """The SDK logs each attempt, and at the end neither the receiver nor what it answered."""
     with receiving(code) as (received, address):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+        # The first repetition is after 0.8 to 1.2 s: with less, the SDK might not try again.
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "2")
         async with tracing_to_receiver("pod-1", "rescheduler", lambda: NOW) as listener:
             listener.leads(True)
             listener.migration_changed(None, finished())
