@@ -132,7 +132,13 @@ def test_writing_and_reading_again_loses_nothing(text):
     quantity = parse_quantity(text)
     again = parse_quantity(str(quantity))
     assert again == quantity
-    assert str(again) == str(quantity)
+    assert str(parse_quantity(str(again))) == str(again)
+
+
+def test_a_binary_amount_that_1024_does_not_divide_is_read_again_as_decimal():
+    quantity = parse_quantity("95174076828.125Ki")
+    assert str(quantity) == "97458254672000"
+    assert str(parse_quantity(str(quantity))) == "97458254672k"
 
 
 @given(quantities, quantities)
