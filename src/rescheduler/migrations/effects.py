@@ -4,12 +4,14 @@ Every effect is idempotent and names its preconditions (`uid`, `version`). If th
 happens, and the migration observes the cluster again.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from rescheduler.api.podmigration import ControllerReference, PodReference
 
 __all__ = [
+    "FAILURE_OF_REFUSED_EFFECT",
     "AddFinalizer",
     "CancelMigration",
     "CreateBudget",
@@ -187,3 +189,14 @@ class DeleteBudget(Effect):
 @dataclass(frozen=True, slots=True)
 class WithdrawSteering(Effect):
     """Stop steering: the replacement can't be scheduled at the target, so it may go anywhere."""
+
+
+FAILURE_OF_REFUSED_EFFECT: Final[Mapping[type[Effect], str]] = {
+    AddFinalizer: "FinalizerRefused",
+    LabelSource: "MarkRefused",
+    NominateNode: "PlacementRefused",
+    RemoveSchedulingGate: "PlacementRefused",
+    CreateBudget: "BudgetRefused",
+}
+"""The failure of an attempt if the server refuses its request for good. Other effects undo or finish
+something: nothing else can be done, so they are tried again, with a pause that doubles."""

@@ -157,10 +157,13 @@ def test_each_halt_says_why_and_how_it_ends():
             True,
             id="pods that were evicted and not replaced",
         ),
-        pytest.param(
-            [migration(n, failure="CopyRefused") for n in range(9)],
-            False,
-            id="refused at admission: a quota that is full, a LimitRange, PodSecurity, a webhook",
+        *(
+            pytest.param(
+                [migration(n, failure=refused) for n in range(9)], False, id=f"{refused} at admission"
+            )
+            for refused in (
+                "BudgetRefused", "CopyRefused", "FinalizerRefused", "MarkRefused", "PlacementRefused"
+            )
         ),
     ],
 )  # fmt: skip

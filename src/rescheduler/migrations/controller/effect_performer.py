@@ -25,7 +25,7 @@ from rescheduler.migrations import effects
 from rescheduler.migrations.controller import pod_writes
 from rescheduler.migrations.controller.observation_builder import budgets_covering, observe
 from rescheduler.migrations.controller.pod_writes import REFUSAL_ERRORS, CopyCreator, lacks_permission
-from rescheduler.migrations.effects import Effect
+from rescheduler.migrations.effects import FAILURE_OF_REFUSED_EFFECT, Effect
 from rescheduler.migrations.labels_and_names import is_owned, labels_of_template, lock_of
 from rescheduler.migrations.observation import ConditionUpdate, Observation, Transition, Wait
 from rescheduler.migrations.source_eviction import eviction_refused, temporary_budget_manifest
@@ -38,16 +38,6 @@ EffectOutcome = Transition | Wait | Migration | None
 
 _RETRY_AFTER: Final = timedelta(seconds=30)
 """When to retry after a refusal whose end causes no event."""
-
-_FAILURE_OF_EFFECT: Final[Mapping[type[Effect], str]] = {
-    effects.AddFinalizer: "FinalizerRefused",
-    effects.LabelSource: "MarkRefused",
-    effects.NominateNode: "PlacementRefused",
-    effects.RemoveSchedulingGate: "PlacementRefused",
-    effects.CreateBudget: "BudgetRefused",
-}
-"""The failure of an attempt if the server refuses its request for good. Other effects undo or finish
-something: nothing else can be done, so they are tried again, with a pause that doubles."""
 
 
 class EffectPerformer:
@@ -83,7 +73,7 @@ class EffectPerformer:
         try:
             return await self._handlers[type(effect)](observation, effect)
         except REFUSAL_ERRORS as refusal:
-            failure = _FAILURE_OF_EFFECT.get(type(effect))
+            failure = FAILURE_OF_REFUSED_EFFECT.get(type(effect))
             if failure is None or lacks_permission(refusal):
                 raise
             return Transition(Trigger.WRITE_REFUSED, str(refusal), failure, final=True)
