@@ -33,7 +33,9 @@ Act = Callable[..., Awaitable[None]]
 async def test_while_the_copy_settles_the_workload_is(
     make_moves: MakeMoves, replicas: int, act: Act, left: int, budget: dict[str, int]
 ) -> None:
-    moves: Moves = await make_moves(nodes=4, settle_time=timedelta(seconds=20))
+    # A copy that is not wanted ends before it has settled. One that is still wanted settles first.
+    settle_time = timedelta(seconds=20) if left else timedelta(minutes=5)
+    moves: Moves = await make_moves(nodes=4, settle_time=settle_time)
     sandbox = moves.sandbox
     await sandbox.deployment(replicas)
     await sandbox.budget(**budget)

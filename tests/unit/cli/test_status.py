@@ -11,6 +11,7 @@ import pytest
 from kubesim.apiserver.api_messages import object_response
 from rescheduler.api.daemon_status import (
     DaemonStatus,
+    DetectedAutoscaler,
     DryRunEvidence,
     FailingPod,
     Halt,
@@ -32,8 +33,10 @@ from rescheduler.cluster.node_record import NodeCondition
 from rescheduler.install.install_options import labels
 from rescheduler.install.manifests import install_manifests
 from rescheduler.kube.leader_election import LeaseRecord, lease_spec_of
+from rescheduler.steering.webhook.webhook_configurations import UrlAddress, webhook_configurations
 from tests.unit.cli.conftest import lopsided
 from tests.unit.cli.simulated_server import answering_who, forbidding, served
+from tests.unit.cli.test_explain import Answering
 from tests.unit.cluster.sources.rich_cluster import complete
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -567,3 +570,26 @@ def test_status_works_without_the_permission_to_read_the_crd(run, tmp_path):
     assert done.exit_code == 0, done.output
     assert "PodMigration CRD v1alpha1, not known whether it is up to date: " in done.stdout
     assert "Nodes " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        pytest.param(True, "webhook answers", id="it answers"),
+        pytest.param(False, "webhook does not steer: ", id="it is dead"),
+    ],
+)
+def test_it_says_whether_the_webhook_is_reached(run, tmp_path, answers, said):
+    steering, _ = webhook_configurations(UrlAddress("https://webhook.invalid"))
+    objects = [*complete(lopsided().objects), steering]
+    with served(objects, tmp_path / "kubeconfig", webhooks=Answering() if answers else None) as kubeconfig:
+        shown = run("status", "--kubeconfig", kubeconfig).stdout
+    assert said in shown, shown
+
+
+def test_node_autoscalers_are_shown_with_how_they_were_found():
+    seen = (DetectedAutoscaler("karpenter", "2 NodePools, 4 nodes"),)
+    assert (
+        "Autoscalers  Karpenter: 2 NodePools, 4 nodes"
+        in shown(msgspec.structs.replace(STATUS, autoscalers=seen)).splitlines()
+    )

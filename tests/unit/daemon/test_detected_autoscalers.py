@@ -1,6 +1,11 @@
 """The daemon finds node autoscalers by what the server shows, and says so in its status."""
 
-from rescheduler.kube.api_resources import CONFIG_MAPS, NAMESPACES
+from rescheduler.kube.api_resources import (
+    CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    NAMESPACES,
+    NODE_POOLS,
+)
 
 
 async def test_the_cluster_autoscaler_is_found_by_its_status(
@@ -32,3 +37,30 @@ async def test_the_cluster_autoscaler_is_found_by_its_status(
     checks = running.received.checks
     await running.until(lambda: len(checks) > 25, timeout_s=1000)
     assert not await found()
+
+
+async def test_karpenter_is_found_by_its_node_pools(make_moves, start, client, status, eventually):
+    """Without a node of a NodePool: what the server lists is what counts."""
+    await make_moves(2)
+    names = {"plural": "nodepools", "singular": "nodepool", "kind": "NodePool"}
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    spec = {"group": "karpenter.sh", "scope": "Cluster", "names": names, "versions": [version]}
+    await client.create(
+        CUSTOM_RESOURCE_DEFINITIONS,
+        {
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "nodepools.karpenter.sh"}, "spec": spec,
+        },
+    )  # fmt: skip
+    about = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "general"}}
+    await client.create(NODE_POOLS, about)
+    running = await start()
+    await running.until_checked(1)
+
+    async def found():
+        written = await status()
+        return written is not None and written.autoscalers
+
+    (autoscaler,) = await eventually(found, 60)
+    assert (autoscaler.name, autoscaler.how) == ("karpenter", "1 NodePool")

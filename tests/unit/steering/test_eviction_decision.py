@@ -52,6 +52,9 @@ DEPLOYMENT = OwnerReference(
 VIRTUAL_MACHINE = OwnerReference(
     kind="VirtualMachineInstance", name="vm", uid="vm-uid", api_version="kubevirt.io/v1", controller=True
 )
+DAEMON_SET = OwnerReference(
+    kind="DaemonSet", name="agent", uid="agent-uid", api_version="apps/v1", controller=True
+)
 BUDGET = BudgetRecord("shop/web", "shop", disruptions_allowed=0)
 
 
@@ -180,6 +183,41 @@ class TestPassing:
                 {"pod": pod(shape=PodShape(priority_class="system-node-critical"))},
                 PassReason.PROTECTED,
                 id="system pod",
+            ),
+            pytest.param(
+                {"policy": Policy(excluded_namespaces=("shop",))},
+                PassReason.PROTECTED,
+                id="excluded namespace",
+            ),
+            pytest.param(
+                {"pod": pod(labels={"app.kubernetes.io/name": "rescheduler"})},
+                PassReason.PROTECTED,
+                id="rescheduler's own pod",
+            ),
+            pytest.param({"pod": pod(owner=DAEMON_SET)}, PassReason.PROTECTED, id="of a DaemonSet"),
+            pytest.param(
+                {
+                    "pod": pod(owner=None, annotations={"kubernetes.io/config.mirror": "x"}),
+                    "owner": None,
+                    "top": None,
+                },
+                PassReason.PROTECTED,
+                id="static",
+            ),
+            pytest.param(
+                {"pod": pod(shape=PodShape(resource_claims=("gpu",)))},
+                PassReason.PROTECTED,
+                id="with a device",
+            ),
+            pytest.param(
+                {"pod": pod(shape=PodShape(scheduler_name="other"))},
+                PassReason.PROTECTED,
+                id="of an unknown scheduler",
+            ),
+            pytest.param(
+                {"top": workload("Deployment", deleted_s=1)},
+                PassReason.NOT_SERVING,
+                id="its workload is being deleted",
             ),
             pytest.param(
                 {"unavailable": "paused"}, PassReason.UNAVAILABLE, id="paused, halted or leaderless"

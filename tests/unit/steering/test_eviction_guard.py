@@ -118,6 +118,61 @@ async def test_passes(obstacle: dict[str, str] | None, client: Client, guarded: 
         assert not await migrations(client)
 
 
+@pytest.mark.parametrize(
+    ("reason", "namespace", "is_held"),
+    [
+        pytest.param(HaltReason.NODES_NOT_READY, "", True, id="nodes are not Ready"),
+        pytest.param(HaltReason.CACHES_STALE, "", True, id="caches are stale"),
+        pytest.param(HaltReason.NAMESPACE_FAILING, "bank", True, id="moves of another namespace fail"),
+        pytest.param(HaltReason.NAMESPACE_FAILING, "shop", False, id="moves of its namespace fail"),
+        pytest.param(HaltReason.FAILURE_RATIO, "", False, id="moves fail"),
+    ],
+)
+async def test_under_a_halt(
+    reason: HaltReason, namespace: str, is_held: bool, client: Client, guarded: Any
+) -> None:
+    """A halt that protects from balancing on incomplete data holds up no eviction by others, and lets no pod
+    go without its move."""
+    await run_web(client)
+    await lead(client)
+    halt = Halt(reason, datetime.now(UTC), "", "", namespace=namespace)
+    about = {"namespace": "ours", "name": "rescheduler-state"}
+    data = {"status": encode_state(DaemonStatus(halts=(halt,)))}
+    await client.create(CONFIG_MAPS, {"metadata": about, "data": data})
+    async with guarded():
+        if is_held:
+            with pytest.raises(errors.Overloaded, match="is being moved to another node first"):
+                await client.with_quick_retries().evict("shop/web-1-0")
+        else:
+            await client.evict("shop/web-1-0")
+
+
+async def test_passes_when_the_leader_has_died(client: Client, guarded: Any) -> None:
+    """Its Lease stays, and counts by our own clock."""
+    await run_web(client)
+    await lead(client)
+    async with guarded() as webhook:
+        daemon = webhook._service.evictions._caches.daemon
+        began_s = daemon._monotonic_s()
+        assert daemon.obstacle("shop") == ""
+        daemon._monotonic_s = lambda: began_s + 3600 + 6
+        await client.evict("shop/web-1-0")
+        assert not await migrations(client)
+
+
+async def test_passes_while_the_caches_are_stale(
+    client: Client, guarded: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they show may be hours old."""
+    await run_web(client)
+    await lead(client)
+    async with guarded() as webhook:
+        guard = webhook._service.evictions
+        monkeypatch.setattr(type(guard._caches), "is_ready", False)
+        await client.evict("shop/web-1-0")
+        assert b'evictions_passed_total{reason="CachesNotReady"} 1.0' in guard.metrics.text()
+
+
 async def test_an_event_says_why_a_pod_is_evicted_without_a_move(
     client: Client, guarded: Any, eventually: Any
 ) -> None:

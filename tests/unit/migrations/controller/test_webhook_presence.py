@@ -138,3 +138,34 @@ async def test_an_extender_is_known_by_what_the_configuration_says(client):
         assert runtime.current.steers
         assert (await webhook.confirm("default")).steers
         assert not runtime.current.guards
+
+
+async def test_one_that_dies_counts_no_more_at_the_next_probe(client, process):
+    await client.create(MUTATING_WEBHOOKS, STEERING)
+    runtime = RuntimeStateHolder(RuntimeState(Policy()))
+    async with WebhookPresence(client, runtime).running():
+        assert runtime.current.steers
+        await asyncio.sleep(5)  # the first events of the registration are over
+        process.is_dead = True
+        await asyncio.sleep(45)
+        assert not runtime.current.steers
+
+
+async def test_an_answer_counts_for_a_minute(client, server):
+    await client.create(MUTATING_WEBHOOKS, STEERING)
+    runtime = RuntimeStateHolder(RuntimeState(Policy()))
+    hangs = asyncio.Event()
+
+    async def way(method, target, headers, body):
+        if hangs.is_set() and method == "POST" and "/pods" in target:
+            await asyncio.Event().wait()
+        return await server.handle(method, target, headers, body)
+
+    made = Client(InProcessTransport(way))
+    async with WebhookPresence(made, runtime).running():
+        assert runtime.current.steers
+        hangs.set()
+        await asyncio.sleep(90)
+        assert not runtime.current.steers
+        assert "has not answered for 60 s" in runtime.current.steering.problem
+    await made.close()
