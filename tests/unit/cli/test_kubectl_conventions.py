@@ -5,8 +5,10 @@ import re
 from datetime import UTC, datetime
 
 import pytest
+from click.testing import CliRunner
 
 from rescheduler.api.podmigration_crd import podmigration_crd
+from rescheduler.cli import main
 from rescheduler.cli.migrations_view import migration_list_lines
 from rescheduler.cli.terminal import Terminal
 from tests.unit.cli.live_cluster import living_objects, scenario
@@ -27,6 +29,13 @@ def test_shells_complete_commands(run, shell):
     result = run("completion", shell)
     assert result.exit_code == 0
     assert "_RESCHEDULER_COMPLETE" in result.stdout
+
+
+def test_the_beginning_of_a_command_is_completed():
+    """As the script does it that `completion bash` prints."""
+    asked = {"_RESCHEDULER_COMPLETE": "bash_complete", "COMP_WORDS": "rescheduler dr", "COMP_CWORD": "1"}
+    result = CliRunner().invoke(main, prog_name="rescheduler", env=asked)
+    assert result.stdout.splitlines() == ["plain,drain"]
 
 
 def test_versions_of_client_daemon_and_server(run, kubeconfig):

@@ -146,14 +146,21 @@ def test_a_cluster_without_nodes_is_an_error(run, tmp_path):
     )  # fmt: skip
 
 
-def test_a_server_that_is_not_there_is_an_error_in_a_sentence(run, tmp_path):
+@pytest.mark.parametrize(
+    "command",
+    [
+        "plan", "status", "explain node n1", "drain n1", "move web --to n1", "apply", "migrations", "history",
+        "undo web", "pause", "resume", "uninstall --yes", "snapshot -",
+    ],
+)  # fmt: skip
+def test_a_server_that_is_not_there_is_an_error_in_a_sentence(run, tmp_path, command):
     config = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c"}}],
         "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
     }
     (tmp_path / "kubeconfig").write_text(json.dumps(config))
-    result = run("plan", "--kubeconfig", tmp_path / "kubeconfig")
+    result = run(*command.split(), "--kubeconfig", tmp_path / "kubeconfig")
     assert result.exit_code == DATA_ERROR
     assert result.stderr.startswith("can't reach the API server http://127.0.0.1:9: Connection refused. ")
     assert f"The address is from context c of {tmp_path / 'kubeconfig'}" in result.stderr

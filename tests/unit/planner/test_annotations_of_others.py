@@ -87,6 +87,12 @@ def test_do_not_disrupt_for_a_time_protects_a_pod_that_has_not_started():
             "cluster-autoscaler.kubernetes.io/safe-to-evict", "true", None, id="safe-to-evict: true"
         ),
         pytest.param(f"{DESCHEDULER}/evict", "", None, id="descheduler's evict"),
+        pytest.param(
+            "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes",
+            "scratch",
+            Reason.LOCAL_STORAGE,
+            id="safe-to-evict-local-volumes is not read",
+        ),
     ],
 )
 def test_local_data_does_not_keep_a_pod_whose_owner_says_so(name, value, reason):

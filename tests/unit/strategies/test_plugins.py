@@ -2,6 +2,7 @@
 
 import json
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -481,3 +482,18 @@ def test_a_strategy_without_a_model_takes_no_arguments(monkeypatch):
     plugins = [EntryPoint("Wrong", "wrong_plugin:Wrong", STRATEGY_ENTRY_POINTS)]
     (fault,) = plugin_argument_faults(Policy(strategy_args={"Wrong": {"a": 1}}), plugins)
     assert "takes no arguments" in str(fault)
+
+
+def test_what_the_page_calls_public_exists():
+    table = PAGE.read_text().partition("## What you can rely on")[2].partition("## ")[0]
+    named = [
+        name
+        for row in re.findall(r"^\| (`rescheduler.*?) \|", table, re.MULTILINE)
+        for name in row.split(", ")
+    ]
+    package = ""
+    for name in (each.strip("`") for each in named):
+        path = name if "." in name else f"{package}.{name}"
+        package = path.rpartition(".")[0]
+        assert pkgutil.resolve_name(path)
+    assert len(named) >= 7

@@ -10,6 +10,7 @@ from rescheduler.api.podmigration import MigrationPhase, decode_migration
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.migrations.controller.pod_writes import nominate_node_patch, remove_gate_patch
+from tests.stories.migrations.workloads import stateful_set
 from tests.stories.sandbox import node_of
 from tests.stories.waiting import until_object
 
@@ -152,3 +153,69 @@ async def test_a_nomination_that_another_process_was_faster_with(make_moves, con
         migration = decode_migration(await moves.client.get(POD_MIGRATIONS, key))
     assert other.bound == node
     assert (migration.status.phase, migration.status.failure) == (MigrationPhase.COMPLETED, "")
+
+
+class RefusingAlways:
+    """A transport on which the server refuses every write of one kind for good."""
+
+    def __init__(self, server, is_refused):
+        self._server = server
+        self._is_refused = is_refused
+        self.writes = 0
+        self.refused = 0
+
+    async def __call__(self, method, target, headers, body):
+        path = target.partition("?")[0]
+        # Events and the Lease are written at their own pace.
+        if method == "GET" or "/events" in path or "/leases" in path:
+            return await self._server.handle(method, target, headers, body)
+        self.writes += 1
+        if not self._is_refused(method, path, body or b""):
+            return await self._server.handle(method, target, headers, body)
+        self.refused += 1
+        return await refusal(self._server, 422)
+
+
+def _patch_of_pod(content):
+    return lambda method, path, body: method == "PATCH" and "/pods/" in path and content in body
+
+
+@pytest.mark.parametrize(
+    ("handover", "is_refused"),
+    [
+        pytest.param(
+            "Adopt", lambda m, p, _: m == "PUT" and "/podmigrations/" in p and p.endswith("/status"),
+            id="the status of the PodMigration",
+        ),
+        pytest.param("Adopt", lambda m, p, _: m == "POST" and p.endswith("/pods"), id="the copy"),
+        pytest.param("Adopt", _patch_of_pod(b"nominatedNodeName"), id="the nomination"),
+        pytest.param("Adopt", _patch_of_pod(b"schedulingGates"), id="the removal of the gate"),
+        pytest.param("Adopt", lambda m, p, _: p.endswith("/eviction"), id="the eviction"),
+        pytest.param("Adopt", _patch_of_pod(b"ownerReferences"), id="the release of the copy"),
+        pytest.param("Copy", _patch_of_pod(b"completed"), id="the labels of a completed move"),
+        pytest.param(
+            "Evict", lambda m, p, _: m == "POST" and p.endswith("/poddisruptionbudgets"), id="the budget"
+        ),
+    ],
+)  # fmt: skip
+async def test_a_write_that_is_refused_for_good_is_not_repeated_at_once(
+    make_moves, connect, server, handover, is_refused
+):
+    moves = await make_moves(nodes=3, max_retries=1, allow_unsteered=True)
+    sandbox = moves.sandbox
+    if handover == "Adopt":
+        await sandbox.deployment(2)
+        source = (await sandbox.pods())[0]
+    elif handover == "Copy":
+        source = await sandbox.until_pod_ready(await sandbox.pod("web"))
+    else:
+        await stateful_set(sandbox, 2)
+        source = (await sandbox.pods())[-1]
+    refusing = RefusingAlways(server, is_refused)
+    await moves.create_migration(source, await sandbox.free_node())
+    async with moves.executing(connect(refusing)):
+        await asyncio.sleep(HOUR_S)
+    assert refusing.refused
+    # A pause that doubles up to two minutes: in each of two attempts some ten tries, then one every one or
+    # two minutes. An eviction is recorded before each try.
+    assert refusing.writes <= 3 * HOUR_S / 60
