@@ -16,12 +16,13 @@ from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.object_meta import OwnerReference
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import CONFIG_MAPS, NAMESPACES, STATEFUL_SETS, merge_patch
+from rescheduler.kube.api_resources import CONFIG_MAPS, NAMESPACES, STATEFUL_SETS, Object, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.transport import InProcessTransport
 from rescheduler.steering.steering_server import SteeringServer
 from rescheduler.steering.webhook import eviction_caches
 from rescheduler.steering.webhook.eviction_caches import EvictionTurns
+from rescheduler.steering.webhook.eviction_guard import EvictionGuard
 from tests.unit.steering.test_eviction_guard import READY, lead, put_status
 from tests.unit.steering.test_hostile_evictions import Clock, guard_of, is_held, knows_set, review, run_set
 
@@ -99,6 +100,119 @@ async def test_a_set_whose_controller_stands_still_loses_one_pod(
 
 async def _is_gone(webhook: SteeringServer, key: str) -> bool:
     return guard_of(webhook)._caches.pod(key) is None
+
+
+class RandomSet:
+    """The set of three pods, whose kubelet and controllers do their work at random moments or not at all."""
+
+    def __init__(self, client: Client, owner: list[Object], rng: random.Random) -> None:
+        self._client, self._owner, self._rng = client, owner, rng
+        self._controller_runs = True
+
+    async def pods(self) -> dict[str, Object]:
+        found = (await self._client.list(PODS.as_json, namespace="shop")).items
+        return {pod["metadata"]["name"]: pod for pod in found if pod["metadata"]["name"] != "marker"}
+
+    async def ready(self) -> set[str]:
+        return {name for name, pod in (await self.pods()).items() if _serves(pod)}
+
+    async def evict(self, name: str) -> None:
+        held_up = merge_patch({"metadata": {"finalizers": ["example.com/kubelet"]}})
+        await self._client.patch(PODS.as_json, f"shop/{name}", held_up)
+        await self._client.delete(PODS, f"shop/{name}")
+
+    async def step(self) -> None:
+        works = [self._end_pods, self._create_pods, self._start_pods, self._write_status] * 3
+        await self._rng.choice([*works, self._stop_or_start])()
+
+    async def _end_pods(self) -> None:
+        for name, pod in (await self.pods()).items():
+            if "deletionTimestamp" in pod["metadata"]:
+                change = merge_patch({"metadata": {"finalizers": None}})
+                await self._client.patch(PODS.as_json, f"shop/{name}", change)
+                with contextlib.suppress(errors.NotFound):
+                    await self._client.delete(PODS, f"shop/{name}", grace_s=0)
+
+    async def _create_pods(self) -> None:
+        missing = {f"db-{number}" for number in range(3)} - (await self.pods()).keys()
+        for name in sorted(missing) if self._controller_runs else ():
+            about = {
+                "namespace": "shop",
+                "name": name,
+                "labels": {"app": "db"},
+                "ownerReferences": self._owner,
+            }
+            spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": f"node-{name[-1]}"}
+            await self._client.create(PODS.as_json, {"metadata": about, "spec": spec})
+
+    async def _start_pods(self) -> None:
+        for name, pod in (await self.pods()).items():
+            if "deletionTimestamp" not in pod["metadata"] and not _serves(pod):
+                status = {"phase": "Running", "conditions": READY}
+                await put_status(self._client, PODS.as_json, f"shop/{name}", status)
+
+    async def _write_status(self) -> None:
+        if self._controller_runs:
+            status = {"replicas": 3, "readyReplicas": len(await self.ready())}
+            await put_status(self._client, STATEFUL_SETS, "shop/db", status)
+
+    async def _stop_or_start(self) -> None:
+        self._controller_runs = not self._controller_runs
+
+
+def _serves(pod: Object) -> bool:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return "deletionTimestamp" not in pod["metadata"] and any(each["status"] == "True" for each in conditions)
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_a_set_never_misses_two_pods(
+    seed: int, client: Client, webhook: SteeringServer, guarded: Any, clock: Clock, eventually: Any
+) -> None:
+    """However its controllers lag, and whichever replicas of the webhook are asked at the same moment."""
+    rng, gone = random.Random(seed), 0
+    owner = (await client.get(PODS.as_json, "shop/db-0"))["metadata"]["ownerReferences"]
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    await client.create(PODS.as_json, {"metadata": {"namespace": "shop", "name": "marker"}, "spec": spec})
+    db = RandomSet(client, owner, rng)
+    async with guarded() as other:
+        guards = [guard_of(webhook), guard_of(other)]
+        for each in guards:
+            each._now = clock.now
+            each._turns._monotonic_s = each._monotonic_s = lambda: clock.now().timestamp()
+        await eventually(lambda: knows_set(other, 3))
+        for _ in range(200):
+            ready = await db.ready()
+            asked = [
+                (rng.choice([webhook, other]), f"db-{rng.randrange(3)}") for _ in range(rng.randrange(1, 4))
+            ]
+            held = await asyncio.gather(*(is_held(each, review(name)) for each, name in asked))
+            let_go = ready & {name for (_, name), is_up in zip(asked, held, strict=True) if not is_up}
+            assert not let_go or (len(let_go), len(ready)) == (1, 3)
+            for each in let_go:
+                await db.evict(each)
+                gone += 1
+            for _ in range(rng.randrange(4)):
+                await db.step()
+            if rng.random() < 0.3:
+                await _until_current(client, guards)
+                clock.passed += timedelta(seconds=rng.choice([2, 11, 30]))
+                for each in guards:
+                    each._held.clear()  # the deadline is not the point here
+    assert gone > 2
+
+
+async def _until_current(client: Client, guards: list[EvictionGuard]) -> None:
+    change = merge_patch({"metadata": {"annotations": {"changed": str(random.random())}}})
+    version = int((await client.patch(PODS.as_json, "shop/marker", change))["metadata"]["resourceVersion"])
+
+    def is_current(guard: EvictionGuard) -> bool:
+        known = guard._caches.pod("shop/marker")
+        return known is not None and int(known.resource_version) >= version
+
+    async with asyncio.timeout(30):
+        while not all(map(is_current, guards)):  # noqa: ASYNC110 - caches have no event for it
+            await asyncio.sleep(0.002)
 
 
 # -- turns
