@@ -11,19 +11,27 @@ from typing import Any
 import pytest
 
 from kubesim import ApiServer
-from rescheduler.api.well_known_names import EVICTION_TURNS_CONFIG_MAP
+from rescheduler.api.well_known_names import EVICTION_TURNS_CONFIG_MAP, SAFE_EVICTIONS_DEADLINE_ANNOTATION
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.object_meta import OwnerReference
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import CONFIG_MAPS, NAMESPACES, STATEFUL_SETS, Object, merge_patch
+from rescheduler.kube.api_resources import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    EVENTS,
+    NAMESPACES,
+    STATEFUL_SETS,
+    Object,
+    merge_patch,
+)
 from rescheduler.kube.client import Client
 from rescheduler.kube.transport import InProcessTransport
 from rescheduler.steering.steering_server import SteeringServer
 from rescheduler.steering.webhook import eviction_caches
 from rescheduler.steering.webhook.eviction_caches import EvictionTurns
 from rescheduler.steering.webhook.eviction_guard import EvictionGuard
-from tests.unit.steering.test_eviction_guard import READY, lead, put_status
+from tests.unit.steering.test_eviction_guard import READY, lead, put_status, run_web
 from tests.unit.steering.test_hostile_evictions import Clock, guard_of, is_held, knows_set, review, run_set
 
 TURNS = f"ours/{EVICTION_TURNS_CONFIG_MAP}"
@@ -213,6 +221,39 @@ async def _until_current(client: Client, guards: list[EvictionGuard]) -> None:
     async with asyncio.timeout(30):
         while not all(map(is_current, guards)):  # noqa: ASYNC110 - caches have no event for it
             await asyncio.sleep(0.002)
+
+
+# -- Events
+
+
+async def test_a_pod_without_a_deadline_fills_no_node_with_events(
+    client: Client, webhook: SteeringServer, clock: Clock, eventually: Any
+) -> None:
+    """A tenant has such a pod evicted all the time, while its budget refuses that: the Events about the
+    node would be used up for the pods of others."""
+    await run_web(client)
+    deadline = {SAFE_EVICTIONS_DEADLINE_ANNOTATION: "0s"}
+    await client.patch(DEPLOYMENTS, "shop/web", merge_patch({"metadata": {"annotations": deadline}}))
+    caches = guard_of(webhook)._caches
+
+    async def is_known() -> bool:
+        top = caches._workloads["Deployment"].get("shop/web")
+        pod = caches.pod("shop/web-1-0")
+        is_set = top is not None and SAFE_EVICTIONS_DEADLINE_ANNOTATION in top.record.annotations
+        return is_set and pod is not None and pod.is_ready and caches._nodes.get("n1") is not None
+
+    await eventually(is_known)
+
+    async def written() -> set[str]:
+        found = (await client.list(EVENTS)).items
+        return {each["message"] for each in found if each["involvedObject"]["kind"] == "Node"}
+
+    for _ in range(3):
+        assert not await is_held(webhook, review("web-1-0"))
+        clock.passed += timedelta(seconds=2)
+    await eventually(written)
+    await asyncio.sleep(0.2)
+    assert len(await written()) == 1
 
 
 # -- turns

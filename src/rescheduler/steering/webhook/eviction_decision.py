@@ -196,7 +196,9 @@ def decide_eviction(facts: EvictionFacts) -> PassEviction | HoldEviction:
         # A client that waits for each pod before it evicts the next has one deadline for all of them.
         deadline = min(deadline, facts.drained_since + facts.policy.safe_evictions.deadline)
     if facts.now >= deadline:
-        return PassEviction(PassReason.DEADLINE, f"not moved before the deadline at {deadline:%H:%M:%S} UTC")
+        # The same words at each try: Events say them once.
+        when = "of 0 s" if deadline == since else f"at {deadline:%H:%M:%S} UTC"
+        return PassEviction(PassReason.DEADLINE, f"not moved before the deadline {when}")
     running = next((each for each in facts.migrations if _is_running(each)), None)
     if running is not None:
         return HoldEviction(_moving_message(facts, running, deadline))
