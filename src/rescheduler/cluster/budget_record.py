@@ -1,5 +1,7 @@
-"""The record of a PodDisruptionBudget, and an index that finds the budgets of a pod."""
+"""The record of a PodDisruptionBudget, an index that finds the budgets of a pod, and counts of the pods of a
+controller, for those without a budget."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -9,15 +11,17 @@ import msgspec
 from kubevalues import NOTHING, Selector, SelectorError
 from rescheduler.cluster.object_meta import (
     Object,
+    OwnerKey,
     OwnerReference,
     PartialObject,
     UnreadableObject,
     decode_object,
+    owner_key,
 )
 from rescheduler.cluster.pod_constraints import LabelSelector
 from rescheduler.cluster.pod_record import PodRecord
 
-__all__ = ["BudgetIndex", "BudgetRecord", "decode_budget"]
+__all__ = ["BudgetIndex", "BudgetRecord", "SiblingCounts", "decode_budget"]
 
 _KIND = "PodDisruptionBudget"
 
@@ -216,3 +220,33 @@ def _indexed(item: Object) -> _IndexedBudget | None:
     required = budget.selector.match_labels if budget.selector is not None else ()
     comparisons = 1 + sum(1 + len(each.values) for each in pods.requirements)
     return _IndexedBudget(budget, pods, required, comparisons)
+
+
+class SiblingCounts:
+    """Counts the pods of each controller, so that an answer takes no longer for one with many pods.
+
+    The status of a workload may be old: while the controller manager is restarted, it counts pods that are
+    gone.
+    """
+
+    def __init__(self) -> None:
+        self._ready: Counter[OwnerKey] = Counter()
+        self._terminating: Counter[OwnerKey] = Counter()
+
+    def of_siblings(self, pod: PodRecord) -> tuple[int, int]:
+        """Return how many pods of its controller are ready, itself included, and how many are terminating."""
+        if pod.owner is None:
+            return 0, 0
+        key = owner_key(pod.namespace, pod.owner)
+        return self._ready[key], self._terminating[key]
+
+    def changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        """Handle a change, as a handler of an informer."""
+        for pod, change in ((old, -1), (new, 1)):
+            if pod is None or pod.owner is None or not (pod.is_terminating or pod.is_ready):
+                continue
+            counts = self._terminating if pod.is_terminating else self._ready
+            key = owner_key(pod.namespace, pod.owner)
+            counts[key] += change
+            if not counts[key]:
+                del counts[key]

@@ -167,6 +167,8 @@ _POWERS: Final = {
     "replica-maker": ("create", "apps", "replicasets"),
     "scheduler": ("patch", "batch", "cronjobs"),
     "pod-patcher": ("patch", "", "pods"),
+    "deployment-updater": ("update", "apps", "deployments"),
+    "pod-updater": ("update", "", "pods"),
 }
 """Service accounts of a namespace, and what each may do in all others: verb, API group and resource."""
 
@@ -919,6 +921,21 @@ JOB: Final = (
             envFrom=[{"secretRef": {"name": WEBHOOK_SECRET}}],
         ),
         volumes=[{"name": "v", "secret": {"secretName": "password"}}],
+    ),
+    _copy(
+        "create the copy of a pod with many containers and volumes",  # each policy has a budget for its work
+        serviceAccountName="shop",
+        containers=[
+            {
+                "name": f"c{each}",
+                "image": "i",
+                "securityContext": {"capabilities": {"add": ["CHOWN", "NET_BIND_SERVICE"], "drop": ["ALL"]}},
+                "env": [{"name": f"E{number}", "value": "x"} for number in range(20)],
+                "envFrom": [{"secretRef": {"name": "password"}}],
+            }
+            for each in range(15)
+        ],
+        volumes=[{"name": f"v{each}", "secret": {"secretName": "password"}} for each in range(50)],
     ),
     _copy(
         "create a privileged copy where an administrator allows it",

@@ -285,6 +285,13 @@ class TestPassing:
         assert passes(facts(unavailable="paused", owner=enough)) is PassReason.NOT_NEEDED
         assert passes(facts(unavailable="paused", top=recreated)) is PassReason.ONLY_EVICTABLE
 
+    def test_in_auto_counts_the_pods_where_the_status_is_behind(self) -> None:
+        """The controller stands still: its status counts a pod that is gone."""
+        enough = workload(replicas=2, ready=3)
+        assert passes(facts(owner=enough, pods_ready=3)) is PassReason.NOT_NEEDED
+        assert held(facts(owner=enough, pods_ready=2)).request is not None
+        assert held(facts(owner=workload(replicas=2, ready=2), pods_ready=3)).request is not None
+
     def test_in_all_a_bare_pod_is_copied(self) -> None:
         bare = facts(pod=pod(owner=None), owner=None, top=None, mode=SafeEvictionMode.ALL)
         request = held(bare).request
@@ -302,13 +309,14 @@ class TestSetsThatCanOnlyBeEvicted:
     def test_go_one_after_the_other(self) -> None:
         assert passes(self.of_set(3)) is PassReason.ONLY_EVICTABLE
         assert held(self.of_set(2)).request is None
+        assert "are ready (2 of 3)" in held(self.of_set(3, pods_ready=2)).message
         assert held(self.of_set(3, siblings_evicted=1)).request is None
 
     def test_wait_until_terminating_ones_are_replaced(self) -> None:
         """A pod of a StatefulSet that terminates slowly counts as ready until its containers have ended."""
         assert (
             "until terminating pods of StatefulSet db are replaced (1)"
-            in held(self.of_set(3, siblings_terminating=1)).message
+            in held(self.of_set(3, pods_terminating=1)).message
         )
 
     def test_take_turns_on_which_replicas_of_the_webhook_agree(self) -> None:

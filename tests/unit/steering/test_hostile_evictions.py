@@ -21,6 +21,7 @@ from rescheduler.kube.api_resources import CONFIG_MAPS, NAMESPACES, STATEFUL_SET
 from rescheduler.kube.client import Client
 from rescheduler.steering.steering_server import SteeringServer
 from rescheduler.steering.steering_service import EvictionSettings, SteeringService
+from rescheduler.steering.webhook import eviction_caches
 from rescheduler.steering.webhook.eviction_guard import EvictionGuard
 from tests.unit.steering.test_eviction_guard import READY, lead, migrations, put_status, run_web
 
@@ -353,8 +354,9 @@ async def test_turns_are_where_the_webhook_is_installed(client: Client, webhook:
 
 
 async def test_a_tenant_with_many_sets_leaves_turns_to_others(
-    webhook: SteeringServer, client: Client
+    webhook: SteeringServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(eviction_caches, "_TURN_TIMEOUT_S", 60.0)  # on a busy machine
     turns, pod = guard_of(webhook)._turns, guard_of(webhook)._caches.pod(POD)
     assert pod is not None
     owned = [

@@ -3,8 +3,8 @@
 Informers keep them current, so that an answer takes no request. Workloads are kept as small records: there
 may be many thousands.
 
-There is one exception: replicas of the webhook can't decide from their caches which pod of a set goes
-first. A conditional write decides that (`EvictionTurns`).
+There is one exception: caches can't decide which pod of a set goes first. A conditional write does
+(`EvictionTurns`).
 """
 
 import asyncio
@@ -21,7 +21,7 @@ import msgspec
 from rescheduler.api.daemon_status import STATE_CONFIG_MAP, UnreadableState, decode_pause, decode_status
 from rescheduler.api.podmigration import Migration, UnreadableMigration, decode_migration
 from rescheduler.api.well_known_names import EVICTION_TURNS_CONFIG_MAP
-from rescheduler.cluster.budget_record import BudgetIndex
+from rescheduler.cluster.budget_record import BudgetIndex, SiblingCounts
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.node_record import in_maintenance, leaving_because
 from rescheduler.cluster.object_meta import OwnerReference, UnreadableObject
@@ -58,13 +58,17 @@ _TURN_LASTS_S: Final = 10.0
 _TURN_TIMEOUT_S: Final = 1.0
 """API servers wait two seconds for an answer, and let the eviction pass without one."""
 _TURN_TRIES: Final = 3
+_WRITE_PAUSE_S: Final = 0.05
+"""The time between two writes: a client may ask all the time, if its evictions are refused for another
+reason. It must not keep other replicas from writing."""
 _UNORDERED: Final = (
     f"ConfigMap {EVICTION_TURNS_CONFIG_MAP} can't be written, so pods of one set may be evicted at the same "
     "moment. Reinstall it: `rescheduler manifests | kubectl apply -f -`, or `helm upgrade`"
 )
 _MAX_TURNS: Final = 4_000
 """How many controllers have a turn at the same time at most, so that the ConfigMap stays small."""
-_NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
+_MAX_NAME: Final = 128
+"""How much of the key of a pod a turn shows: in a ConfigMap of more than a MiB, no turn could be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +105,10 @@ class DaemonPresence:
         self._key = f"{namespace}/{STATE_CONFIG_MAP}"
         self._monotonic_s = monotonic_s
         self._lease = LeaseObservation(LeaseRecord(), 0.0)
+        state = ListOptions(namespace=namespace, fields=f"metadata.name={STATE_CONFIG_MAP}")
         self.informers: tuple[Informer[Object], ...] = (
             Informer(client, LEASES, ListOptions(namespace=namespace, fields=f"metadata.name={lease}")),
-            Informer(
-                client,
-                CONFIG_MAPS,
-                ListOptions(namespace=namespace, fields=f"metadata.name={STATE_CONFIG_MAP}"),
-            ),
+            Informer(client, CONFIG_MAPS, state),
         )
         self._state = self.informers[1]
         self.informers[0].subscribe(self._lease_changed)
@@ -205,6 +206,7 @@ class EvictionTurns:
                 for uid, (_, answer) in asked.items():
                     if not answer.done():
                         answer.set_result(uid in given)
+            await asyncio.sleep(_WRITE_PAUSE_S)
 
     async def _written(self, asked: Mapping[str, PodRecord]) -> Collection[str]:
         """Write the turns that may be given, and return their controllers. Raises `KubeError`."""
@@ -246,7 +248,7 @@ def _given_turns(turns: Mapping[str, str], asked: Mapping[str, PodRecord]) -> di
     given: dict[str, str] = {}
     of_namespaces, free = Counter(turn.partition("/")[0] for turn in turns.values()), _MAX_TURNS - len(turns)
     for uid, pod in asked.items():
-        mine = f"{pod.key} {pod.uid} "
+        mine = f"{pod.key[:_MAX_NAME]} {pod.uid} "
         if uid in turns:
             may_go = turns[uid].startswith(mine)
         else:
@@ -263,7 +265,9 @@ class EvictionCaches:
     def __init__(self, client: Client, migrations: Informer[Object], daemon: DaemonPresence) -> None:
         self.daemon = daemon
         self._migrations = migrations
-        self._pods = Informer(client, PODS, indices={"stateful set": _stateful_set_of})
+        self._pods = Informer(client, PODS)
+        self._sibling_counts = SiblingCounts()
+        self._pods.subscribe(self._sibling_counts.changed)
         self._nodes = Informer(client, NODES)
         self._workloads = {
             each.kind: Informer(client, _workload_resource(each))
@@ -333,23 +337,23 @@ class EvictionCaches:
         obstacle = template.unavailable or self.daemon.obstacle(pod.namespace)
         if budgets is None:
             obstacle = obstacle or "too many budgets may cover the pod"
-        facts = replace(
+        ready, terminating = self._sibling_counts.of_siblings(pod)
+        return replace(
             template,
             policy=policy,
             pod=pod,
             node=self._nodes.get(pod.node),
             owner=owner,
             top=top,
-            namespace_annotations=namespace.get("annotations", _NO_ANNOTATIONS),
+            namespace_annotations=namespace.get("annotations", {}),
             namespace_labels=namespace.get("labels"),
             budgets=budgets or (),
             # Other tenants may have created PodMigrations in their namespaces that name its uid.
             migrations=tuple(m for m in self._of_pod.get(pod.uid, {}).values() if m.pod_key == pod.key),
             unavailable=obstacle,
+            pods_ready=ready,
+            pods_terminating=terminating,
         )
-        of_set = (each for uid in _stateful_set_of(pod) for each in self._pods.find("stateful set", uid))
-        terminating = sum(each.is_terminating and each.uid != pod.uid for each in of_set)
-        return replace(facts, siblings_terminating=terminating)
 
     def is_emptied(self, node: str) -> bool:
         """Return whether the pods of that node are about to leave it."""
@@ -377,11 +381,6 @@ class EvictionCaches:
                 of_pod[migration.key] = migration
             if not of_pod:
                 del self._of_pod[uid]
-
-
-def _stateful_set_of(pod: PodRecord) -> list[str]:
-    """Return the uid of the StatefulSet that controls the pod. Others replace a pod when it terminates."""
-    return [pod.owner.uid] if pod.owner is not None and pod.owner.kind == "StatefulSet" else []
 
 
 def _decoded(item: Object) -> Migration | None:

@@ -111,8 +111,11 @@ class EvictionFacts:
     """When this process first held an eviction by the same client on the node, if that is being emptied."""
     siblings_evicted: int = 0
     """How many other pods of the same controller this process has just let be evicted."""
-    siblings_terminating: int = 0
-    """How many other pods of the same StatefulSet are terminating. Its status may still count them."""
+    pods_ready: int | None = None
+    """How many pods of the same controller are ready and not terminating; None if that is not known. The
+    status of the controller may still count pods that are gone."""
+    pods_terminating: int = 0
+    """How many pods of the same controller are terminating."""
     unavailable: str = ""
     """Why no move would start now (halt, pause, no leader), in words; empty if one would."""
     requested_by: str = ""
@@ -193,7 +196,9 @@ def decide_eviction(facts: EvictionFacts) -> PassEviction | HoldEviction:
         # A client that waits for each pod before it evicts the next has one deadline for all of them.
         deadline = min(deadline, facts.drained_since + facts.policy.safe_evictions.deadline)
     if facts.now >= deadline:
-        return PassEviction(PassReason.DEADLINE, f"not moved before the deadline at {deadline:%H:%M:%S} UTC")
+        # The same words at each try: Events say them once.
+        when = "of 0 s" if deadline == since else f"at {deadline:%H:%M:%S} UTC"
+        return PassEviction(PassReason.DEADLINE, f"not moved before the deadline {when}")
     running = next((each for each in facts.migrations if _is_running(each)), None)
     if running is not None:
         return HoldEviction(_moving_message(facts, running, deadline))
@@ -295,7 +300,7 @@ def _disrupts(facts: EvictionFacts) -> bool:
     """Return whether a plain eviction would leave too few ready pods, or be refused."""
     assert facts.owner is not None or facts.pod.owner is None
     # Its status may still count pods that have just been evicted.
-    if facts.owner is None or facts.owner.ready_replicas - facts.siblings_evicted - 1 < facts.owner.replicas:
+    if facts.owner is None or _ready(facts, facts.owner) - facts.siblings_evicted - 1 < facts.owner.replicas:
         return True
     return any(not each.is_current or each.disruptions_allowed < 1 for each in facts.budgets)
 
@@ -315,13 +320,20 @@ def _one_of_its_set(
         )
 
     if passed.reason is PassReason.ONLY_EVICTABLE:
-        if facts.siblings_terminating:
-            return held(f"until terminating pods of {name} are replaced ({facts.siblings_terminating})")
-        if facts.siblings_evicted or owner.ready_replicas < owner.replicas:
-            ready = f"{owner.ready_replicas} of {owner.replicas}"
+        # Other controllers replace a pod when it terminates.
+        if facts.pods_terminating and owner.kind == "StatefulSet":
+            return held(f"until terminating pods of {name} are replaced ({facts.pods_terminating})")
+        if facts.siblings_evicted or _ready(facts, owner) < owner.replicas:
+            ready = f"{_ready(facts, owner)} of {owner.replicas}"
             return held(f"until the other pods of {name} are ready ({ready})")
     # This replica of the webhook may not see yet what another one has just let pass.
     return replace(passed, without_turn=held(f"for its turn: another pod of {name} was just let go"))
+
+
+def _ready(facts: EvictionFacts, owner: WorkloadRecord) -> int:
+    """Return how many of its pods are ready, by its status and by its pods: either may be behind."""
+    counted = owner.ready_replicas if facts.pods_ready is None else facts.pods_ready
+    return min(owner.ready_replicas, counted)
 
 
 def _is_in_a_set(owner: WorkloadRecord) -> bool:

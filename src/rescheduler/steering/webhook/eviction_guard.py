@@ -18,6 +18,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
 from rescheduler.api.podmigration import MigrationSpec
+from rescheduler.cluster.object_meta import OwnerKey, owner_key
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.config.policy import Policy, SafeEvictionMode
@@ -132,8 +133,8 @@ class EvictionGuard:
         """The nodes that are about to be emptied and on which evictions were held, with the client."""
         self._refused: dict[str, tuple[str, float]] = {}
         """Why and when the API server refused the PodMigration of a pod, by the uid of the pod."""
-        self._evicted: dict[str, dict[str, float]] = {}
-        """When evictions of pods passed lately, by the uid of the controller, then of the pod."""
+        self._evicted: dict[OwnerKey, dict[str, float]] = {}
+        """When evictions of pods passed lately, by the controller, then by the uid of the pod."""
         self._recording: dict[str, tuple[str, asyncio.Task[None]]] = {}
         """The namespaces of pods whose PodMigration is being created, by the uid of the pod."""
 
@@ -172,7 +173,7 @@ class EvictionGuard:
             self._note_passed(pod, decision.reason)
             self._write_events(facts, decision)
             return self._passed(request.uid, decision, pod=pod.key)
-        self._hold(pod, decision, request.user_info.username)
+        self._hold(pod, decision, _drainer(request.user_info.username))
         return denied_review(request.uid, 429, "TooManyRequests", printable(decision.message))
 
     def _decide(self, request: EvictionRequest) -> tuple[PassEviction | HoldEviction, EvictionFacts | None]:
@@ -198,7 +199,7 @@ class EvictionGuard:
             node=None,
             namespace_annotations={},
             first_held=None if held is None else held.first,
-            drained_since=self._drained_since(pod.node, request.user_info.username),
+            drained_since=self._drained_since(pod.node, _drainer(request.user_info.username)),
             siblings_evicted=sum(uid != pod.uid for uid in self._just_evicted(pod)),
             unavailable=self._refusal(pod),
             requested_by=request.client,
@@ -241,7 +242,9 @@ class EvictionGuard:
 
     def _just_evicted(self, pod: PodRecord) -> dict[str, float]:
         """Return the pods of the same controller whose eviction passed lately."""
-        known = self._evicted.get(pod.owner.uid, {}) if pod.owner is not None else {}
+        if pod.owner is None:
+            return {}
+        known = self._evicted.get(owner_key(pod.namespace, pod.owner), {})
         since_s = self._monotonic_s() - _SIBLING_S
         return {uid: at_s for uid, at_s in known.items() if at_s > since_s}
 
@@ -250,7 +253,7 @@ class EvictionGuard:
             held.has_passed = True
         if pod.owner is not None and reason in _COUNTED:
             evicted = self._just_evicted(pod) | {pod.uid: self._monotonic_s()}
-            _remember(self._evicted, pod.owner.uid, evicted)
+            _remember(self._evicted, owner_key(pod.namespace, pod.owner), evicted)
 
     def _passed(self, uid: str, decision: PassEviction, pod: str = "") -> bytes:
         self.metrics.passed.labels(decision.reason).inc()
@@ -314,6 +317,12 @@ class EvictionGuard:
         """Let evictions of the pod pass for a while."""
         _remember(self._refused, pod.uid, (why, self._monotonic_s()))
         log_event(log, logging.WARNING, "EvictionNotRecorded", why, pod=pod.key)
+
+
+def _drainer(user: str) -> str:
+    """Return whose drain an eviction belongs to. All service accounts of a namespace are one client: who owns
+    it may create so many that the drains of others are forgotten."""
+    return user.rpartition(":")[0] if user.startswith("system:serviceaccount:") else user
 
 
 def has_turn(recording: Sequence[str], namespace: str) -> bool:
