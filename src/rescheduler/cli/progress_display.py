@@ -10,6 +10,7 @@ On a narrow terminal, a move has several lines, because the names of pods and no
 import asyncio
 import contextlib
 import logging
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar, Final, TextIO
@@ -81,8 +82,15 @@ _LINES_AROUND: Final = 3
 _FINAL_STATE_SYMBOLS: Final = {"Completed": "✓", "Failed": "✗", "Cancelled": "-"}
 
 
-def progress_display_for(stream: TextIO, *, to_stderr: bool, settle_time: timedelta) -> ProgressDisplay:
-    """Return a live display if the stream is a terminal without log lines, else one that prints lines."""
+def progress_display_for(
+    output: str, settle_time: timedelta = timedelta(), stream: TextIO | None = None
+) -> ProgressDisplay:
+    """Return a live display if the stream is a terminal without log lines, else one that prints lines.
+
+    Without `stream`, the progress goes to standard error if the output is a document.
+    """
+    to_stderr = output != "table"
+    stream = stream or (sys.stderr if to_stderr else sys.stdout)
     terminal = terminal_of(stream)
     if console := _live_console(stream, terminal):
         return LiveProgressDisplay(console, terminal, settle_time)
@@ -380,9 +388,11 @@ AnyDrainDisplay = DrainDisplay | LiveDrainDisplay
 
 
 def drain_display_for(
-    stream: TextIO, *, to_stderr: bool, settle_time: timedelta = timedelta()
+    output: str, settle_time: timedelta = timedelta(), stream: TextIO | None = None
 ) -> AnyDrainDisplay:
-    """Return a live display if the stream is a terminal without log lines, else one that prints lines."""
+    """Return the same as `progress_display_for`, for drains."""
+    to_stderr = output != "table"
+    stream = stream or (sys.stderr if to_stderr else sys.stdout)
     terminal = terminal_of(stream)
     if console := _live_console(stream, terminal):
         return LiveDrainDisplay(console, terminal, settle_time)
