@@ -9,7 +9,7 @@ import msgspec
 
 from rescheduler.api.daemon_status import NodeInMaintenance
 from rescheduler.api.podmigration import Handover
-from rescheduler.cluster.node_record import NodeRecord, Taint
+from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.snapshot import NO_ROW, Ints, Snapshot
 from rescheduler.config.policy import Policy
@@ -18,6 +18,7 @@ from rescheduler.planner.explanation import ExplainedPod, PodExplanation, explai
 from rescheduler.planner.plan import Rejection
 from rescheduler.planner.reasons import meaning_and_remedy
 from rescheduler.rules.rule_check import SchedulerRule
+from rescheduler.rules.taint_toleration import shown_taint
 from rescheduler.web.api_types import (
     LoadSeries,
     NodeConditionView,
@@ -114,7 +115,7 @@ def node_detail(  # noqa: PLR0913 - one per source
     return NodeDetail(
         name=name,
         labels=dict(record.labels),
-        taints=[_taint_text(each) for each in record.taints],
+        taints=list(map(shown_taint, record.taints)),
         ready=explained.ready,
         schedulable=explained.schedulable,
         in_maintenance=explained.in_maintenance,
@@ -151,11 +152,6 @@ def _visible_texts(texts: Iterable[str], visibility: Visibility) -> list[str]:
 def _visible_workloads(workloads: Iterable[str], visibility: Visibility) -> list[str]:
     """Return workloads as `Deployment/shop/web`; a hidden name for those that the viewer may not see."""
     return [each if visibility.sees(each.split("/")[1]) else HIDDEN_NAME for each in workloads]
-
-
-def _taint_text(taint: Taint) -> str:
-    value = f"={taint.value}" if taint.value else ""
-    return f"{taint.key}{value}:{taint.effect}"
 
 
 def _conditions(record: NodeRecord) -> list[NodeConditionView]:
