@@ -85,16 +85,17 @@ _FINAL_STATE_SYMBOLS: Final = {"Completed": "✓", "Failed": "✗", "Cancelled":
 def progress_display_for(
     output: str, settle_time: timedelta = timedelta(), stream: TextIO | None = None
 ) -> ProgressDisplay:
-    """Return a live display if the stream is a terminal without log lines, else one that prints lines.
-
-    Without `stream`, the progress goes to standard error if the output is a document.
-    """
-    to_stderr = output != "table"
-    stream = stream or (sys.stderr if to_stderr else sys.stdout)
+    """Return a live display if the stream is a terminal without log lines, else one that prints lines."""
+    stream = stream or _progress_stream(output)
     terminal = terminal_of(stream)
     if console := _live_console(stream, terminal):
         return LiveProgressDisplay(console, terminal, settle_time)
-    return ProgressDisplay(terminal, line_printer(terminal, to_stderr=to_stderr), settle_time)
+    return ProgressDisplay(terminal, line_printer(terminal, to_stderr=output != "table"), settle_time)
+
+
+def _progress_stream(output: str) -> TextIO:
+    """Return the stream for progress: standard error if standard output gets a document."""
+    return sys.stdout if output == "table" else sys.stderr
 
 
 def _print_on_console(console: Console) -> Callable[[str], object]:
@@ -391,9 +392,8 @@ def drain_display_for(
     output: str, settle_time: timedelta = timedelta(), stream: TextIO | None = None
 ) -> AnyDrainDisplay:
     """Return the same as `progress_display_for`, for drains."""
-    to_stderr = output != "table"
-    stream = stream or (sys.stderr if to_stderr else sys.stdout)
+    stream = stream or _progress_stream(output)
     terminal = terminal_of(stream)
     if console := _live_console(stream, terminal):
         return LiveDrainDisplay(console, terminal, settle_time)
-    return DrainDisplay(terminal, line_printer(terminal, to_stderr=to_stderr), settle_time)
+    return DrainDisplay(terminal, line_printer(terminal, to_stderr=output != "table"), settle_time)
