@@ -19,7 +19,8 @@ from rescheduler.install.admission_policies import user_name
 from rescheduler.install.install_options import DAEMON
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client, RequestObserver
-from rescheduler.steering.steering_service import EvictionSettings, SteeringService
+from rescheduler.steering.steering_service import SteeringService
+from rescheduler.steering.webhook.eviction_guard import EvictionSettings
 from rescheduler.steering.webhook.webhook_configurations import (
     EVICTION_PATH,
     GUARD_PATH,

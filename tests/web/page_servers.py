@@ -43,7 +43,7 @@ from rescheduler.kube.access import cluster_config
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.kube.transport import InProcessTransport
-from rescheduler.steering.steering_service import EvictionSettings
+from rescheduler.steering.webhook.eviction_guard import EvictionSettings
 from rescheduler.web.page_model import LivePage, PageModel, SavedPage
 from rescheduler.web.web_authorization import Authorizer, LinkAuthorizer, TokenAuthorizer
 from rescheduler.web.web_server import PageOptions, serve_page

@@ -237,15 +237,15 @@ def _node_lines(explained: NodeExplanation, terminal: Terminal) -> Iterator[str]
         yield f"  If it is empty, {autoscaler_title(explained.removal.by)} removes it."
     elif explained.removal is not NO_REMOVAL:
         yield from wrapped(terminal, f"No autoscaler removes it: {explained.removal.why}.", indent="  ")
-    movable = [tenant for tenant in explained.tenants if not tenant.kept_by]
+    movable = [pod for pod in explained.pods if not pod.kept_by]
     yield ""
     yield (
-        f"{terminal.bold('What can leave?')}  {len(movable)} of {counted(len(explained.tenants), 'pod')}"
+        f"{terminal.bold('What can leave?')}  {len(movable)} of {counted(len(explained.pods), 'pod')}"
         f"{' during maintenance' if explained.in_maintenance or not explained.schedulable else ''}"
     )
     yield from _window_lines(explained, terminal)
     yield from _movable_pod_lines(movable, terminal)
-    yield from _kept_pod_lines([tenant for tenant in explained.tenants if tenant.kept_by], terminal)
+    yield from _kept_pod_lines([pod for pod in explained.pods if pod.kept_by], terminal)
     yield ""
     yield from _incoming_pod_lines(explained, terminal)
 
@@ -261,11 +261,11 @@ def _movable_pod_lines(movable: Sequence[ExplainedPod], terminal: Terminal) -> I
     limit = _limit(terminal, len(movable), 2 * _MAX_ITEMS_ON_SCREEN)
     rows = [
         [
-            Cell(tenant.pod),
-            Cell(tenant.handover or ""),
-            Cell(f"{counted(tenant.targets, 'node')} can take it", {} if tenant.targets else {"fg": "red"}),
+            Cell(pod.pod),
+            Cell(pod.handover or ""),
+            Cell(f"{counted(pod.targets, 'node')} can take it", {} if pod.targets else {"fg": "red"}),
         ]
-        for tenant in movable[:limit]
+        for pod in movable[:limit]
     ]
     if rows:
         yield from fitting_table(terminal, ("", "", ""), rows, dropped_first=(1, 2), min_last=19, indent="  ")
@@ -279,15 +279,15 @@ def _kept_pod_lines(kept: Sequence[ExplainedPod], terminal: Terminal) -> Iterato
     yield ""
     yield terminal.bold("What stays")
     by_reason: dict[str, list[ExplainedPod]] = {}
-    for tenant in kept:
-        by_reason.setdefault(tenant.kept_by[0].reason, []).append(tenant)
-    for reason, tenants in sorted(by_reason.items()):
-        yield f"  {counted(len(tenants), 'pod')}: {terminal.styled(reason, {'fg': 'yellow'})}"
-        limit = _limit(terminal, len(tenants), 3)
-        for tenant in tenants[:limit]:
-            yield from wrapped(terminal, f"{tenant.pod}: {tenant.kept_by[0].detail}", indent="      ")
-        if len(tenants) > limit:
-            yield terminal.dim(f"      and {len(tenants) - limit} more")
+    for pod in kept:
+        by_reason.setdefault(pod.kept_by[0].reason, []).append(pod)
+    for reason, pods in sorted(by_reason.items()):
+        yield f"  {counted(len(pods), 'pod')}: {terminal.styled(reason, {'fg': 'yellow'})}"
+        limit = _limit(terminal, len(pods), 3)
+        for pod in pods[:limit]:
+            yield from wrapped(terminal, f"{pod.pod}: {pod.kept_by[0].detail}", indent="      ")
+        if len(pods) > limit:
+            yield terminal.dim(f"      and {len(pods) - limit} more")
         if remedy := meaning_and_remedy(reason)[1]:
             yield from (terminal.dim(line) for line in wrapped(terminal, remedy, indent="      "))
 
@@ -371,7 +371,7 @@ def _node_document(explained: NodeExplanation) -> JsonObject:
         "suspect": suspicion
         and {"workloads": list(suspicion.workloads), "within": short_duration(suspicion.window)},
         "loads": dict(explained.loads),
-        "pods": [_node_pod_document(each) for each in explained.tenants],
+        "pods": [_node_pod_document(each) for each in explained.pods],
         "takesNone": explained.takes_none,
         "couldCome": explained.could_come,
         "allAsked": explained.all_asked,
@@ -379,12 +379,12 @@ def _node_document(explained: NodeExplanation) -> JsonObject:
     }
 
 
-def _node_pod_document(tenant: ExplainedPod) -> JsonObject:
+def _node_pod_document(pod: ExplainedPod) -> JsonObject:
     return {
-        "pod": tenant.pod,
-        "handover": tenant.handover and tenant.handover.value,
-        "keptBy": _rejection_documents(tenant.kept_by),
-        "targets": tenant.targets,
+        "pod": pod.pod,
+        "handover": pod.handover and pod.handover.value,
+        "keptBy": _rejection_documents(pod.kept_by),
+        "targets": pod.targets,
     }
 
 

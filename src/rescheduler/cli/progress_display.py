@@ -10,6 +10,7 @@ On a narrow terminal, a move has several lines, because the names of pods and no
 import asyncio
 import contextlib
 import logging
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar, Final, TextIO
@@ -81,12 +82,20 @@ _LINES_AROUND: Final = 3
 _FINAL_STATE_SYMBOLS: Final = {"Completed": "✓", "Failed": "✗", "Cancelled": "-"}
 
 
-def progress_display_for(stream: TextIO, *, to_stderr: bool, settle_time: timedelta) -> ProgressDisplay:
+def progress_display_for(
+    output: str, settle_time: timedelta = timedelta(), stream: TextIO | None = None
+) -> ProgressDisplay:
     """Return a live display if the stream is a terminal without log lines, else one that prints lines."""
+    stream = stream or _progress_stream(output)
     terminal = terminal_of(stream)
     if console := _live_console(stream, terminal):
         return LiveProgressDisplay(console, terminal, settle_time)
-    return ProgressDisplay(terminal, line_printer(terminal, to_stderr=to_stderr), settle_time)
+    return ProgressDisplay(terminal, line_printer(terminal, to_stderr=output != "table"), settle_time)
+
+
+def _progress_stream(output: str) -> TextIO:
+    """Return the stream for progress: standard error if standard output gets a document."""
+    return sys.stdout if output == "table" else sys.stderr
 
 
 def _print_on_console(console: Console) -> Callable[[str], object]:
@@ -380,10 +389,11 @@ AnyDrainDisplay = DrainDisplay | LiveDrainDisplay
 
 
 def drain_display_for(
-    stream: TextIO, *, to_stderr: bool, settle_time: timedelta = timedelta()
+    output: str, settle_time: timedelta = timedelta(), stream: TextIO | None = None
 ) -> AnyDrainDisplay:
-    """Return a live display if the stream is a terminal without log lines, else one that prints lines."""
+    """Return the same as `progress_display_for`, for drains."""
+    stream = stream or _progress_stream(output)
     terminal = terminal_of(stream)
     if console := _live_console(stream, terminal):
         return LiveDrainDisplay(console, terminal, settle_time)
-    return DrainDisplay(terminal, line_printer(terminal, to_stderr=to_stderr), settle_time)
+    return DrainDisplay(terminal, line_printer(terminal, to_stderr=output != "table"), settle_time)

@@ -58,7 +58,7 @@ from rescheduler.cluster.usage_readings import MetricReadings, UsageByName
 from rescheduler.cluster.workload_record import WORKLOAD_KINDS, WorkloadRecord, decode_workload
 
 __all__ = [
-    "APPLICABLE_KINDS",
+    "APPLIERS",
     "ClusterState",
     "MigrationHistory",
     "apply_object",
@@ -366,8 +366,8 @@ class ClusterState:
 
 
 def apply_object(state: ClusterState, kind: str, item: Object) -> None:
-    """Apply an object of one of `APPLICABLE_KINDS`. Raise `UnreadableObject` and `UnreadableMigration`."""
-    _APPLY[kind](state, item)
+    """Apply an object of a kind of `APPLIERS`. Raise `UnreadableObject` and `UnreadableMigration`."""
+    APPLIERS[kind](state, item)
 
 
 def _workload(kind: str) -> Callable[[ClusterState, Object], None]:
@@ -384,13 +384,11 @@ def _namespace(state: ClusterState, item: Object) -> None:
     state.apply_namespace(meta.name, meta.labels, meta.kept_annotations)
 
 
-_APPLY: Mapping[str, Callable[[ClusterState, Object], None]] = {
+APPLIERS: Mapping[str, Callable[[ClusterState, Object], None]] = {
     **{kind: _workload(kind) for kind in WORKLOAD_KINDS},
     **{kind: _storage(kind) for kind in STORAGE_DECODERS},
     "Namespace": _namespace,
     "PodDisruptionBudget": lambda state, item: state.apply_budget(decode_budget(item)),
     "PodMigration": lambda state, item: state.apply_migration(decode_migration(item)),
 }
-
-APPLICABLE_KINDS = frozenset(_APPLY)
-"""The kinds that `apply_object` accepts."""
+"""The functions that apply an object, by its kind."""

@@ -26,7 +26,6 @@ __all__ = [
     "UnreadableObject",
     "decode_bytes",
     "decode_object",
-    "epoch_seconds",
     "is_kept_annotation",
     "normalized",
     "owner_key",
@@ -137,7 +136,8 @@ class ObjectMeta(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
     @property
     def deleted_s(self) -> int | None:
-        return None if self.deletion_timestamp is None else epoch_seconds(self.deletion_timestamp)
+        moment = self.deletion_timestamp
+        return None if moment is None else floor(moment.timestamp())
 
 
 class PartialObject(msgspec.Struct, rename="camel", frozen=True, gc=False):
@@ -155,11 +155,6 @@ def decode_object(kind: str, item: Object, form: type[T]) -> T:
     if not found.metadata.name:
         raise UnreadableObject(kind, "", "metadata.name is missing")
     return found
-
-
-def epoch_seconds(moment: datetime | None) -> int:
-    """Return the seconds since 1970; 0 if there is no time."""
-    return 0 if moment is None else floor(moment.timestamp())
 
 
 def decode_bytes(kind: str, meta: ObjectMeta, path: str, value: object) -> int:

@@ -1,0 +1,1 @@
+"""Wire everything together: leader, periodic checks, halts, drains, status, metrics and notifications."""

@@ -245,7 +245,7 @@ class Checker:
         outcome = await (await self._usage(policy)).read()
         usage, _ = usage_for_check(
             outcome,
-            self._cluster.tenants(now_s),
+            self._cluster.usage_subjects(now_s),
             now_s=now_s,
             half_life_s=policy.usage_half_life.total_seconds(),
             smoothing=None,
@@ -315,7 +315,7 @@ class _Planning:
         strategies, others = strategies_of(policy), strategies_of_others(policy)
         usage, smoothing = usage_for_check(
             outcome,
-            self.cluster.tenants(now_s),
+            self.cluster.usage_subjects(now_s),
             now_s=now_s,
             half_life_s=policy.usage_half_life.total_seconds(),
             smoothing=self.history.smoothing,

@@ -91,7 +91,7 @@ def next_response(
     if state.get("state") != "Active" or report.get("completionTime"):
         return None
     target = (eviction["spec"].get("target") or {}).get("pod") or {}
-    if pod is None or pod.uid != target.get("uid") or pod.is_terminating or pod.is_finished:
+    if pod is None or pod.uid != target.get("uid") or not pod.is_active:
         return ReportProgress("the pod is gone", is_complete=True)
     if migration is None:
         return StartMove(_requested_move(pod, status, now + allowed))

@@ -103,7 +103,7 @@ class HaltMonitor:
             migrations=self._finished(now),
             nodes=len(watched.nodes),
             not_ready=[node.name for node in watched.nodes if not node.is_ready],
-            answers=self._api_responses.lately(asyncio.get_running_loop().time()),
+            responses=self._api_responses.lately(asyncio.get_running_loop().time()),
             stale=[_stale_cache(each) for each in self._caches() if not each.is_fresh],
         )
 

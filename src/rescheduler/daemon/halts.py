@@ -75,7 +75,7 @@ class HaltFacts:
     """Migrations that have finished."""
     nodes: int = 0
     not_ready: Sequence[str] = ()
-    answers: ApiResponses = ApiResponses()
+    responses: ApiResponses = ApiResponses()
     stale: Sequence[StaleCache] = ()
 
 
@@ -229,12 +229,11 @@ def _not_ready(facts: HaltFacts, share: float) -> Iterator[Halt]:
 
 
 def _api_failing(facts: HaltFacts) -> Iterator[Halt]:
-    answers = facts.answers
-    if answers.failed < _MIN_API_ERRORS or answers.failed / answers.requests <= _MAX_ERROR_SHARE:
+    responses = facts.responses
+    if responses.failed < _MIN_API_ERRORS or responses.failed / responses.requests <= _MAX_ERROR_SHARE:
         return
-    words = (
-        f"{answers.failed} of the last {answers.requests} requests to the API server failed: {answers.last}"
-    )
+    failed = f"{responses.failed} of the last {responses.requests} requests to the API server failed"
+    words = f"{failed}: {responses.last}"
     yield Halt(
         HaltReason.API_FAILING, facts.now, words, "when most requests succeed again"
     )  # fmt: skip
@@ -269,7 +268,7 @@ class ApiResponseWindow:
     """The responses of the API server within `RESPONSE_WINDOW_S`; the caller passes times of one clock."""
 
     def __init__(self) -> None:
-        self._answers: deque[tuple[float, bool]] = deque(maxlen=_MAX_RESPONSES)
+        self._responses: deque[tuple[float, bool]] = deque(maxlen=_MAX_RESPONSES)
         self._last = ""
 
     def note(self, call: ApiCall, code: int, now_s: float) -> bool:
@@ -277,11 +276,11 @@ class ApiResponseWindow:
         failed = code == 0 or code >= _SERVER_ERROR
         if failed:
             self._last = f"{call} returned {code}" if code else f"{call} got no response"
-        self._answers.append((now_s, failed))
+        self._responses.append((now_s, failed))
         return failed
 
     def lately(self, now_s: float) -> ApiResponses:
-        while self._answers and now_s - self._answers[0][0] > RESPONSE_WINDOW_S:
-            self._answers.popleft()
-        failed = sum(each for _, each in self._answers)
-        return ApiResponses(len(self._answers), failed, self._last if failed else "")
+        while self._responses and now_s - self._responses[0][0] > RESPONSE_WINDOW_S:
+            self._responses.popleft()
+        failed = sum(each for _, each in self._responses)
+        return ApiResponses(len(self._responses), failed, self._last if failed else "")

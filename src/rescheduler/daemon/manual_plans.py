@@ -230,5 +230,5 @@ def _why_not_back(view: View, row: int, node: int) -> str:
         return f"{name} {closed_because(view.snapshot, view.policy, node) or 'takes no pods'}"
     stays = view.handover(row).source_stays
     refusals = view.placement.refusals(row, node, source_stays=stays)
-    detail = "; ".join(f"{', '.join(each.reasons)} {each.detail}".rstrip() for each in refusals)
+    detail = "; ".join(map(str, refusals))
     return f"{name}: {detail or 'pods of its workload keep failing there'}"

@@ -1,0 +1,1 @@
+"""Serve HTTP, with limits for clients."""

@@ -37,7 +37,7 @@ _HAS_GATE: Final = (
     "has(object.spec.schedulingGates) && "
     f"object.spec.schedulingGates.exists(g, g.name == '{SCHEDULING_GATE}')"
 )
-_HAS_COPY_MARKS: Final = (
+_IS_BARE_COPY: Final = (
     f"object.metadata.name.startsWith('{COPY_PREFIX}')"
     " && !has(object.metadata.ownerReferences)"
     f" && has(object.metadata.labels) && '{LABELS[0]}' in object.metadata.labels"
@@ -203,8 +203,9 @@ CREATE_PODS: Final = AdmissionPolicy(
             " || (has(request.dryRun) && request.dryRun)",
         ),
         PolicyRequirement(
-            "A created pod must have a PodMigration as its controller, or the marks of a copy.",
-            any_of(is_owned_by_migration("object"), _HAS_COPY_MARKS),
+            "A created pod must have a PodMigration as its controller, or the name, labels and annotations"
+            " of a copy without a controller.",
+            any_of(is_owned_by_migration("object"), _IS_BARE_COPY),
         ),
         _NO_HOST,
         *_NO_TAKEOVER,

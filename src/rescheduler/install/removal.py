@@ -78,8 +78,8 @@ class Removal:
         others = await self._others(found)
         if others:
             found.kept.append(
-                "Migrations, marks and the PodMigration CRD stay: rescheduler is also installed in "
-                f"namespace {', '.join(others)} and uses them."
+                "PodMigrations, their CRD, and changes in other objects stay: rescheduler is also installed "
+                f"in namespace {', '.join(others)} and uses them."
             )
         else:
             for search in LEFTOVER_SEARCHES:

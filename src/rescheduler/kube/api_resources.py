@@ -40,7 +40,6 @@ __all__ = [
     "READ_VERBS",
     "REPLICA_SETS",
     "SECRETS",
-    "SERVICES",
     "STATEFUL_SETS",
     "STORAGE_CLASSES",
     "VALIDATING_WEBHOOKS",
@@ -201,7 +200,6 @@ NAMESPACES = _builtin("v1", "namespaces", "Namespace", namespaced=False)
 EVENTS = _builtin("v1", "events", "Event")
 CONFIG_MAPS = _builtin("v1", "configmaps", "ConfigMap")
 SECRETS = _builtin("v1", "secrets", "Secret")
-SERVICES = _builtin("v1", "services", "Service")
 PERSISTENT_VOLUMES = _builtin("v1", "persistentvolumes", "PersistentVolume", namespaced=False)
 PERSISTENT_VOLUME_CLAIMS = _builtin("v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 DEPLOYMENTS = _builtin("apps/v1", "deployments", "Deployment")

@@ -64,7 +64,7 @@ def interrupted(observation: Observation) -> Transition | None:
         )
     if observation.copy_is_all_that_is_left:
         return _timed_out(observation)
-    if not observation.source_stands:
+    if not observation.source_is_active:
         why = f"pod {observation.migration.spec.pod.name} is {observation.source_end}"
         return Transition(Trigger.SOURCE_GONE, why, SOURCE_GONE, final=True)
     assert observation.source is not None
@@ -85,7 +85,7 @@ def workload_changed(observation: Observation) -> Transition | None:
         return None
     name = f"{owner.kind} {owner.name}"
     controller = observation.source.owner if observation.source is not None else None
-    if observation.source_stands and (controller is None or controller.uid != owner.uid):
+    if observation.source_is_active and (controller is None or controller.uid != owner.uid):
         return _workload_transition(f"{name} no longer controls the pod", "WorkloadGone", final=True)
     if observation.owner_is_gone:
         return _workload_transition(f"{name} no longer exists", "WorkloadGone", final=True)
@@ -184,7 +184,7 @@ def time_kept(observation: Observation) -> timedelta:
     """Return how long a finished migration is kept."""
     migration, policy = observation.migration, observation.policy
     is_failed = migration.status.phase is MigrationPhase.FAILED
-    if is_failed and observation.source_stands and traits_of(migration.spec.strategy).on_eviction:
+    if is_failed and observation.source_is_active and traits_of(migration.spec.strategy).on_eviction:
         # There is one such migration per pod: while it exists, no further eviction of the pod becomes a move.
         return min(policy.migration_ttl, max(EVICTION_RETRY_AFTER, policy.pod_cooldown))
     return policy.migration_ttl

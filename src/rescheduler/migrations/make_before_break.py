@@ -88,7 +88,7 @@ _TIMESTAMP_RESOLUTION: Final = timedelta(seconds=1)
 
 
 def marking(observation: Observation) -> Decision:
-    if observation.source_is_ours or (observation.target is not None and not observation.source_stands):
+    if observation.source_is_ours or (observation.target is not None and not observation.source_is_active):
         return Transition(Trigger.MARKED)
     ended = interrupted(observation)
     if ended is not None:
@@ -105,7 +105,7 @@ def marking(observation: Observation) -> Decision:
 def creating(observation: Observation) -> Decision:
     name = copy_name(observation.migration)
     # A copy of an earlier attempt may still be terminating on a lost node.
-    if observation.target is not None and (observation.target_stands or observation.target.name == name):
+    if observation.target is not None and (observation.target_remains or observation.target.name == name):
         return Transition(Trigger.COPY_CREATED, f"copy {observation.target.name} created")
     return _interrupted_or_group_failed(observation) or Perform(CreateCopy(name))
 
@@ -292,7 +292,7 @@ def _copy_replaces_lost_source(observation: Observation) -> bool:
     The budget may have allowed the loss only because of the copy, and the controller wants a pod in its
     place. If the pod has no controller, only a plain delete means that it is no longer wanted.
     """
-    if observation.source_stands or not _is_copy_serving(observation):
+    if observation.source_is_active or not _is_copy_serving(observation):
         return False
     if observation.migration.status.owner is None:
         return observation.copy_is_all_that_is_left
@@ -326,7 +326,7 @@ def _interrupted_or_group_failed(observation: Observation) -> Transition | None:
 
 
 def copy_gone(observation: Observation) -> Transition | None:
-    if not observation.target_stands:
+    if not observation.target_remains:
         return Transition(Trigger.COPY_GONE, "the copy was removed by another client", "CopyGone")
     if why := why_not_adoptable(observation):
         return Transition(Trigger.COPY_GONE, why, "CopyRelabelled")

@@ -51,7 +51,7 @@ class RevalidationOutcome(Enum):
 class RevalidationResult:
     """The planner's result: whether the move is good now, by which handover, and to which node."""
 
-    answer: RevalidationOutcome
+    outcome: RevalidationOutcome
     handover: Handover = Handover.AUTO
     target: str = ""
     owner: ControllerReference | None = None
@@ -120,8 +120,8 @@ class Observation:
     only right before the eviction (Evict)."""
 
     @property
-    def source_stands(self) -> bool:
-        return self.source is not None and not self.source.is_terminating and not self.source.is_finished
+    def source_is_active(self) -> bool:
+        return self.source is not None and self.source.is_active
 
     @property
     def source_serves(self) -> bool:
@@ -129,7 +129,7 @@ class Observation:
         source = self.source
         return (
             source is not None
-            and self.source_stands
+            and self.source_is_active
             and source.is_ready
             and not self.node_is_lost(source.node)
         )
@@ -162,7 +162,7 @@ class Observation:
     @property
     def source_state(self) -> str:
         """Return why the source does not serve."""
-        if self.source is None or not self.source_stands:
+        if self.source is None or not self.source_is_active:
             return self.source_end
         if self.node_is_lost(self.source.node):
             return f"on node {self.source.node}, which is not ready"
@@ -174,9 +174,9 @@ class Observation:
         remains."""
         return (
             self.migration.status.handover is Handover.COPY
-            and not self.source_stands
+            and not self.source_is_active
             and not self.source_was_deleted
-            and self.target_stands
+            and self.target_remains
         )
 
     @property
@@ -200,7 +200,8 @@ class Observation:
         )
 
     @property
-    def target_stands(self) -> bool:
+    def target_remains(self) -> bool:
+        """Return whether the successor exists and is not being deleted."""
         return self.target is not None and not self.target.is_terminating
 
     @property

@@ -60,7 +60,7 @@ def retained(observation: Observation) -> Decision | None:
         return None
     if observation.migration.status.owner is not None and not observation.owner_is_gone:
         return _offered(observation)
-    if observation.source_stands:
+    if observation.source_is_active:
         return _until_source_is_ready(observation)
     is_orphaned = (
         observation.migration.status.handover is Handover.ADOPT and not observation.source_was_deleted
@@ -92,7 +92,7 @@ def _keep(observation: Observation) -> Decision:
 
 def _offered(observation: Observation) -> Decision:
     source = observation.source
-    if observation.source_stands and source is not None and source.is_ready and not is_overdue(observation):
+    if source is not None and source.is_active and source.is_ready and not is_overdue(observation):
         # The ReplicaSet does not look at nodes. As long as the pod on the lost node counts as ready, it would
         # remove the younger one of the two: the copy.
         return Wait(
@@ -156,11 +156,11 @@ def _result(observation: Observation, target: PodRecord | None) -> Transition:
     """Return how the move ended."""
     if observation.migration.status.handover is Handover.EVICT:
         return _replacement_result(observation)
-    if observation.owner_is_gone and not observation.target_stands:
+    if observation.owner_is_gone and not observation.target_remains:
         return Transition(Trigger.MISSED, "the workload and the pod were deleted", "WorkloadGone", final=True)
-    if observation.migration.status.handover is Handover.COPY and not observation.target_stands:
+    if observation.migration.status.handover is Handover.COPY and not observation.target_remains:
         return Transition(Trigger.MISSED, "both the pod and its copy are gone", "CopyGone", final=True)
-    if not observation.target_stands and observation.source_stands and _source_lost_suffix(observation):
+    if not observation.target_remains and observation.source_is_active and _source_lost_suffix(observation):
         # The copy was offered to its ReplicaSet because the source was not ready, but then it became ready.
         pod = observation.migration.spec.pod.name
         why = f"the ReplicaSet removed the copy, and pod {pod} is unchanged"
@@ -191,13 +191,13 @@ def _refused_labels(observation: Observation) -> str:
 
 def _copy_not_serving(observation: Observation, copy: PodRecord) -> Transition | None:
     """Return the failure of a copy that doesn't serve after the source is gone."""
-    if observation.target_stands and (loss := why_target_lost(observation)):
+    if observation.target_remains and (loss := why_target_lost(observation)):
         return Transition(
             Trigger.MISSED, f"{copy.name} took the pod's place, but {loss}", TARGET_LOST, final=True
         )
     owner = observation.migration.status.owner
     if (
-        observation.target_stands
+        observation.target_remains
         and owner is not None
         and copy.owner is None
         and not observation.owner_is_gone

@@ -63,7 +63,7 @@ _TIMESTAMP_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
 def sync_request(observation: Observation) -> Perform | Wait | None:
     """Return what to do about a budget whose sync failed; None if there is no such budget."""
     budget = next((each for each in observation.budgets if each.sync_failure), None)
-    if budget is None or not observation.target_stands:
+    if budget is None or not observation.target_remains:
         return None
     count, due_at = _sync_requests_made(observation)
     if observation.now >= due_at:
@@ -152,7 +152,7 @@ others."""
 
 def evicting_beside_copy(observation: Observation) -> Decision:
     """Evict the source of Adopt and Copy, only while the copy serves."""
-    if not observation.source_stands:
+    if not observation.source_is_active:
         return _source_left(observation)
     lost = copy_gone(observation) or _copy_ended(observation) or target_lost(observation)
     if lost is not None:
@@ -191,7 +191,7 @@ def _copy_ended(observation: Observation) -> Transition | None:
 
 
 def evicting(observation: Observation) -> Decision:
-    if not observation.source_stands:
+    if not observation.source_is_active:
         return _source_left(observation)
     ended = (
         interrupted(observation)

@@ -76,7 +76,7 @@ __all__ = [
 def queued(observation: Observation) -> Decision:
     if observation.migration.is_cancelled:
         return Transition(Trigger.CANCELLED, "cancelled before it started", "Cancelled", final=True)
-    if not observation.source_stands:
+    if not observation.source_is_active:
         return Transition(Trigger.SOURCE_GONE, "the pod no longer exists", "SourceGone", final=True)
     if (late := deadline_exceeded(observation)) is not None:
         return replace(late, trigger=Trigger.REFUSED)
@@ -104,11 +104,11 @@ def _cancel_or_release(observation: Observation) -> Perform | None:
 def checking(observation: Observation) -> Decision:
     if observation.migration.is_cancelled:
         return Transition(Trigger.CANCELLED, "cancelled before it started", "Cancelled", final=True)
-    if not observation.source_stands:
+    if not observation.source_is_active:
         return Transition(Trigger.SOURCE_GONE, "the pod no longer exists", "SourceGone", final=True)
     revalidation = observation.revalidation
     assert revalidation is not None, "Checking needs the result of the revalidation"
-    match revalidation.answer:
+    match revalidation.outcome:
         case RevalidationOutcome.APPROVED if FINALIZER not in observation.migration.finalizers:
             return Perform(AddFinalizer())
         case RevalidationOutcome.APPROVED:
@@ -320,7 +320,7 @@ def _status_changes(observation: Observation, transition: Transition) -> dict[st
         case Trigger.SOURCE_LEFT:
             # The eviction was accepted a moment ago: no pod that was seen just before is the replacement.
             siblings = (
-                recorded_siblings(observation.siblings) if observation.source_stands else before.siblings
+                recorded_siblings(observation.siblings) if observation.source_is_active else before.siblings
             )
             return {"handed_over_at": source_left_at(observation), "siblings": siblings}
         case Trigger.RELEASED:

@@ -97,7 +97,7 @@ class NodeExplanation:
     in_maintenance: bool
     loads: dict[str, float]
     """Percent of allocatable, by resource."""
-    tenants: tuple[ExplainedPod, ...]
+    pods: tuple[ExplainedPod, ...]
     could_come: int
     """How many pods of other nodes may be moved and fit here; a lower bound unless `all_asked`."""
     all_asked: bool
@@ -206,11 +206,11 @@ def explain_node(
     placement, open_to = Placement(snapshot), open_nodes(snapshot, policy)
     closed = closed_because(snapshot, policy, row)
     coming, all_asked = ([], True) if closed else _could_come(snapshot, placement, row, arriving)
-    tenants = tuple(
+    pods = tuple(
         _explained_pod(leaving(pod), placement, pod, open_to) for pod in snapshot.pods.on(row).tolist()
     )
     handovers = [
-        *(each.handover for each in tenants if not each.kept_by),
+        *(each.handover for each in pods if not each.kept_by),
         *(arriving(pod).handover(pod) for pod in coming),
     ]
     return NodeExplanation(
@@ -219,7 +219,7 @@ def explain_node(
         schedulable=bool(nodes.schedulable[row]),
         in_maintenance=in_maintenance(record),
         loads=node_load_percentages(snapshot, row),
-        tenants=tenants,
+        pods=pods,
         could_come=len(coming),
         all_asked=all_asked,
         could_come_examples=tuple(snapshot.pods.records[pod].key for pod in coming[:_EXAMPLES]),

@@ -103,7 +103,7 @@ class RejectionLog:
         reason: object = rejection.reason  # a plugin may report anything
         detail: object = rejection.detail
         if not (isinstance(reason, str) and isinstance(detail, str)):
-            raise TypeError(f"reason and detail must be texts: {reason!r}, {detail!r}")
+            raise TypeError(f"reason and detail must be strings: {reason!r}, {detail!r}")
         self._found.setdefault((rejection.subject, rejection.reason), rejection)
 
     def __iter__(self) -> Iterator[Rejection]:

@@ -314,5 +314,5 @@ def _validate_target(move: Move, row: int, policy: Policy, placement: Placement)
     if placement.fits_on(row, target, source_stays=stays):
         return None
     refusals = placement.refusals(row, target, source_stays=stays)
-    detail = "; ".join(f"{', '.join(each.reasons)} {each.detail}".rstrip() for each in refusals)
+    detail = "; ".join(map(str, refusals))
     return Rejection(move.pod, Reason.TARGET_UNFIT, move.target, detail)

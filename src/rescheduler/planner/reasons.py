@@ -351,8 +351,8 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
         "Wait, or set `makeRoom.withAutoscaler`.",
     ),
     Reason.GAVE_UP: (
-        "It keeps failing and has used all tries on other nodes that its owner allows.",
-        "Fix the cause and roll out the fix, which grants new tries; or raise `scheduling-retries`.",
+        "It keeps failing and has used all attempts on other nodes that its owner allows.",
+        "Fix the cause and roll out the fix, which grants new attempts; or raise `scheduling-retries`.",
     ),
     Reason.NODE_LOST: (
         "It is on a lost node; whether it still runs is unknown.",
@@ -363,11 +363,11 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
         "Nothing to do. Follow it with `rescheduler explain pod`.",
     ),
     Reason.RETRIES_MALFORMED: (
-        "Its annotation `scheduling-retries` is invalid, so it gets no tries.",
+        "Its annotation `scheduling-retries` is invalid, so it gets no attempts.",
         'Set a whole number of at least 0, in quotes: `scheduling-retries: "3"`.',
     ),
     Reason.RECORD_FULL: (
-        "So many replicas of its workload fail that no more tries can be recorded.",
+        "So many replicas of its workload fail that no more attempts can be recorded.",
         "Fix the workload: its nodes are probably not the cause.",
     ),
     Reason.GONE: ("The pod no longer exists, or another pod has its name.", "Make a new plan."),

@@ -27,7 +27,6 @@ __all__ = [
     "KSE_ANNOTATIONS",
     "KSE_PREFIX",
     "has_identity",
-    "is_live",
     "ledger_from_kse",
     "lineages_of",
     "revision_of",
@@ -61,9 +60,9 @@ def lineages_of(ledger: AttemptLedger, pods: Iterable[PodRecord]) -> dict[str, s
             unassigned.append(pod)
         else:
             found[pod.uid] = name
-    taken = {found[pod.uid] for pod in ordered if pod.uid in found and is_live(pod)}
+    taken = {found[pod.uid] for pod in ordered if pod.uid in found and pod.is_active}
     vacant = {name: lineage for name, lineage in ledger.lineages.items() if name not in taken}
-    for pod in sorted(unassigned, key=is_live, reverse=True):
+    for pod in sorted(unassigned, key=lambda each: each.is_active, reverse=True):
         found[pod.uid] = _oldest_vacant_lineage(pod, unassigned, vacant) or pod.name
         vacant.pop(found[pod.uid], None)
     return found
@@ -84,11 +83,6 @@ def revision_of(pod: PodRecord) -> str:
     return pod.owner.name if pod.owner is not None and pod.owner.kind == "Job" else ""
 
 
-def is_live(pod: PodRecord) -> bool:
-    """Return whether a pod is neither finished nor terminating, so that its controller counts it."""
-    return not pod.is_finished and not pod.is_terminating
-
-
 def _identity(pod: PodRecord) -> str | None:
     if pod.owner is None:
         return pod.annotations.get(ORIGINAL_POD_NAME_ANNOTATION, pod.name)
@@ -105,7 +99,7 @@ def _oldest_vacant_lineage(
     pod: PodRecord, unassigned: Iterable[PodRecord], vacant: dict[str, ReplicaLineage]
 ) -> str | None:
     """Return the oldest vacant lineage that a pod of this revision and age may continue; None if none."""
-    if not is_live(pod):
+    if not pod.is_active:
         return None
     revision = revision_of(pod)
     open_to = [
@@ -120,7 +114,7 @@ def _oldest_vacant_lineage(
 
 
 def _is_healthy(pod: PodRecord) -> bool:
-    return pod.is_ready or not is_live(pod)
+    return pod.is_ready or not pod.is_active
 
 
 KSE_PREFIX: Final = "kse.com/"

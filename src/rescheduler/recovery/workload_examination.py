@@ -29,7 +29,7 @@ from rescheduler.recovery.recovery_decision import (
     allowance_on,
     decide_recovery,
 )
-from rescheduler.recovery.replica_lineage import is_live, ledger_from_kse, lineages_of, revision_of
+from rescheduler.recovery.replica_lineage import ledger_from_kse, lineages_of, revision_of
 
 __all__ = [
     "FailingReplica",
@@ -209,7 +209,7 @@ def _recovered_at_s(
 ) -> float | None:
     """Return when the lineage can be removed; None if that is unknown."""
     window_s = terms.recovery_window.total_seconds()
-    living = [pod for pod in pods if is_live(pod)]
+    living = [pod for pod in pods if pod.is_active]
     if not living:
         is_done = any(pod.phase == "Succeeded" for pod in pods)
         return 0.0 if is_done else lineage.last_s + window_s
@@ -224,7 +224,7 @@ def _healthy_nodes(
 ) -> Mapping[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     for pod in pods:
-        if pod.is_ready and is_live(pod) and _is_ready(node_of(pod.node)):
+        if pod.is_ready and pod.is_active and _is_ready(node_of(pod.node)):
             found.setdefault(revision_of(pod), set()).add(pod.node)
     return {revision: frozenset(nodes) for revision, nodes in found.items()}
 

@@ -48,6 +48,9 @@ class NodeRefusal:
     detail: str = ""
     """The reason with numbers and names, such as "requests 2000m cpu, 1500m of 8000m free"."""
 
+    def __str__(self) -> str:
+        return f"{', '.join(self.reasons)} {self.detail}".rstrip()
+
 
 class RuleCheck(Protocol):
     """One rule, prepared for the pods of one class. Both methods agree for every node at any time."""

@@ -157,11 +157,6 @@ class FailedAttemptsWatch:
         """Return whether every informer has synced, or never can."""
         return all(each.is_synced or isinstance(each.failure, errors.Permanent) for each in self._informers)
 
-    @property
-    def text_length(self) -> int:
-        """Return the number of characters of all ledgers that are kept."""
-        return self._texts.size
-
     async def settled(self) -> None:
         await asyncio.gather(*(_wait_until_settled(each) for each in self._informers))
 

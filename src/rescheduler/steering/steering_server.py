@@ -16,10 +16,10 @@ from rescheduler.http.request_limits import BodyReader
 from rescheduler.kube.client import Client
 from rescheduler.kube.event_recorder import log_event
 from rescheduler.kube.transport import wall_clock
-from rescheduler.steering.steering_service import EvictionSettings, SteeringService
+from rescheduler.steering.steering_service import SteeringService
 from rescheduler.steering.webhook.certificate_manager import CertificateIntervals, CertificateManager
 from rescheduler.steering.webhook.certificate_secret import CertificateLifetimes, CertificateSecret
-from rescheduler.steering.webhook.eviction_guard import EvictionGuard
+from rescheduler.steering.webhook.eviction_guard import EvictionGuard, EvictionSettings
 from rescheduler.steering.webhook.webhook_configurations import (
     EVICTION_PATH,
     GUARD_PATH,

@@ -7,13 +7,11 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 
 from rescheduler.api.podmigration import UnreadableMigration, decode_migration
 from rescheduler.api.podmigration_crd import POD_MIGRATION_PLURAL
 from rescheduler.api.well_known_names import GROUP, POD_MIGRATION_KIND, VERSION
-from rescheduler.config.policy import Policy
 from rescheduler.kube.api_resources import Object, api_resource
 from rescheduler.kube.client import Client
 from rescheduler.kube.event_recorder import log_event
@@ -23,11 +21,11 @@ from rescheduler.steering.extender_verbs import filter_nodes, prioritize_nodes
 from rescheduler.steering.failed_attempts_watch import FailedAttemptsWatch
 from rescheduler.steering.intents import Intent, IntentIndex, intent_of_migration
 from rescheduler.steering.webhook.eviction_caches import DaemonPresence, EvictionCaches, EvictionTurns
-from rescheduler.steering.webhook.eviction_guard import EvictionGuard
+from rescheduler.steering.webhook.eviction_guard import EvictionGuard, EvictionSettings
 from rescheduler.steering.webhook.pod_mutation import SteeredPod, answer_review
 from rescheduler.steering.webhook.surplus_guard import SurplusGuard
 
-__all__ = ["EvictionSettings", "IntentCache", "SteeringService"]
+__all__ = ["IntentCache", "SteeringService"]
 
 
 class IntentCache:
@@ -71,18 +69,6 @@ log = logging.getLogger(__name__)
 _NO_INTENTS = IntentIndex()
 
 
-@dataclass(slots=True)
-class EvictionSettings:
-    """The settings of the configuration file for evictions. The policy may change while the program runs."""
-
-    policy: Policy
-    namespace: str
-    """The namespace of the Lease and of the daemon's state."""
-    lease: str
-    home: str
-    """The namespace of the installation, where the turns are."""
-
-
 class SteeringService:
     def __init__(
         self,
@@ -107,7 +93,7 @@ class SteeringService:
             daemon = DaemonPresence(client, evictions.namespace, evictions.lease, loop_s)
             caches = EvictionCaches(client, self.informer, daemon)
             turns = EvictionTurns(client, evictions.home, loop_s)
-            self.evictions = EvictionGuard(client, caches, turns, lambda: evictions.policy, now, loop_s)
+            self.evictions = EvictionGuard(client, caches, turns, evictions, now, loop_s)
 
     @property
     def is_ready(self) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 
 from rescheduler.api.daemon_status import NodeInMaintenance
 from rescheduler.api.podmigration import Handover
-from rescheduler.cluster.node_record import NodeRecord, Taint
+from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.snapshot import NO_ROW, Ints, Snapshot
 from rescheduler.config.policy import Policy
@@ -18,6 +18,7 @@ from rescheduler.planner.explanation import ExplainedPod, PodExplanation, explai
 from rescheduler.planner.plan import Rejection
 from rescheduler.planner.reasons import meaning_and_remedy
 from rescheduler.rules.rule_check import SchedulerRule
+from rescheduler.rules.taint_toleration import shown_taint
 from rescheduler.web.api_types import (
     LoadSeries,
     NodeConditionView,
@@ -107,14 +108,14 @@ def node_detail(  # noqa: PLR0913 - one per source
     explained = explain_node(snapshot, policy, name, steered=steered, guarded=guarded)
     row = snapshot.nodes.row[name]
     record, nodes = snapshot.nodes.records[row], snapshot.nodes
-    tenants = [each for each in explained.tenants if visibility.sees_key(each.pod)]
+    pods = [each for each in explained.pods if visibility.sees_key(each.pod)]
     state = next((each for each in maintenance if each.node == name), None)
     if state is not None:
         state = visible_maintenance(state, visibility)
     return NodeDetail(
         name=name,
         labels=dict(record.labels),
-        taints=[_taint_text(each) for each in record.taints],
+        taints=list(map(shown_taint, record.taints)),
         ready=explained.ready,
         schedulable=explained.schedulable,
         in_maintenance=explained.in_maintenance,
@@ -126,13 +127,13 @@ def node_detail(  # noqa: PLR0913 - one per source
         requests=_amounts(snapshot, nodes.requested[row]),
         usage=_amounts(snapshot, nodes.load[row]),
         load=history,
-        pods=[_node_pod(snapshot, each, visibility) for each in tenants],
-        hidden_pods=len(explained.tenants) - len(tenants),
+        pods=[_node_pod(snapshot, each, visibility) for each in pods],
+        hidden_pods=len(explained.pods) - len(pods),
         could_come=explained.could_come,
         all_asked=explained.all_asked,
         could_come_examples=[each for each in explained.could_come_examples if visibility.sees_key(each)],
         takes_none=explained.takes_none,
-        stays=_stays(tenants, visibility),
+        stays=_stays(pods, visibility),
         assumptions=_visible_texts((*snapshot.assumptions, *explained.assumptions), visibility),
     )
 
@@ -153,11 +154,6 @@ def _visible_workloads(workloads: Iterable[str], visibility: Visibility) -> list
     return [each if visibility.sees(each.split("/")[1]) else HIDDEN_NAME for each in workloads]
 
 
-def _taint_text(taint: Taint) -> str:
-    value = f"={taint.value}" if taint.value else ""
-    return f"{taint.key}{value}:{taint.effect}"
-
-
 def _conditions(record: NodeRecord) -> list[NodeConditionView]:
     return [
         NodeConditionView(each.type, each.status, each.reason, each.message, _moment(each.since_s))
@@ -165,11 +161,11 @@ def _conditions(record: NodeRecord) -> list[NodeConditionView]:
     ]
 
 
-def _node_pod(snapshot: Snapshot, tenant: ExplainedPod, visibility: Visibility) -> NodePodView:
-    row = snapshot.pods.row[tenant.pod]
+def _node_pod(snapshot: Snapshot, explained: ExplainedPod, visibility: Visibility) -> NodePodView:
+    row = snapshot.pods.row[explained.pod]
     pod = snapshot.pods.records[row]
     return NodePodView(
-        pod=tenant.pod,
+        pod=explained.pod,
         uid=pod.uid,
         workload=workload_of(snapshot, row),
         phase=pod_phase(pod),
@@ -178,10 +174,10 @@ def _node_pod(snapshot: Snapshot, tenant: ExplainedPod, visibility: Visibility) 
         created=_moment(pod.created_s),
         requests=_amounts(snapshot, snapshot.pods.requests[row]),
         usage=_amounts(snapshot, snapshot.pods.load[row]),
-        may_move=not tenant.kept_by,
-        handover=_handover(tenant.handover),
-        targets=tenant.targets,
-        kept_by=[refusal_view(each, visibility) for each in tenant.kept_by],
+        may_move=not explained.kept_by,
+        handover=_handover(explained.handover),
+        targets=explained.targets,
+        kept_by=[refusal_view(each, visibility) for each in explained.kept_by],
     )
 
 
@@ -190,13 +186,13 @@ def pod_phase(pod: PodRecord) -> str:
     return "Terminating" if pod.is_terminating else pod.reason or pod.phase
 
 
-def _stays(tenants: Iterable[ExplainedPod], visibility: Visibility) -> list[RefusalGroup]:
+def _stays(pods: Iterable[ExplainedPod], visibility: Visibility) -> list[RefusalGroup]:
     by_reason: dict[str, list[Rejection]] = {}
-    for tenant in tenants:
-        for each in tenant.kept_by[:1]:
+    for pod in pods:
+        for each in pod.kept_by[:1]:
             by_reason.setdefault(each.reason, []).append(visible_refusal(each, visibility))
-        if not tenant.kept_by and not tenant.targets:
-            by_reason.setdefault("NoTarget", []).append(Rejection(tenant.pod, "NoTarget"))
+        if not pod.kept_by and not pod.targets:
+            by_reason.setdefault("NoTarget", []).append(Rejection(pod.pod, "NoTarget"))
     return [
         refusal_group(reason, found, len(found))
         for reason, found in sorted(by_reason.items(), key=lambda each: (-len(each[1]), each[0]))

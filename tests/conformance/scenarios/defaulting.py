@@ -17,7 +17,6 @@ from rescheduler.kube.api_resources import (
     PRIORITY_CLASSES,
     REPLICA_SETS,
     SECRETS,
-    SERVICES,
     STATEFUL_SETS,
     STORAGE_CLASSES,
     ApiResource,
@@ -28,6 +27,7 @@ from rescheduler.kube.api_resources import (
 from tests.conformance.cluster_under_test import WHOLE, ClusterUnderTest
 from tests.conformance.objects import budget, deployment, node, pod, replica_set, template
 from tests.conformance.scenario import scenario
+from tests.stories.objects import SERVICES
 
 STORAGE_CAPACITIES = api_resource("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity")
 

@@ -1,9 +1,10 @@
 """EndpointSlices: which pods serve a Service, and in what state they are."""
 
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import SERVICES, Object, api_resource, merge_patch
+from rescheduler.kube.api_resources import Object, api_resource, merge_patch
 from tests.conformance.running_cluster import RunningCluster, is_ready
 from tests.conformance.scenario import running_cluster_scenario
+from tests.stories.objects import SERVICES
 
 ENDPOINT_SLICES = api_resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 

@@ -5,7 +5,6 @@ from rescheduler.kube.api_resources import (
     DAEMON_SETS,
     POD_DISRUPTION_BUDGETS,
     REPLICA_SETS,
-    SERVICES,
     STATEFUL_SETS,
     Object,
     api_resource,
@@ -14,6 +13,7 @@ from rescheduler.kube.api_resources import (
 from tests.conformance.objects import budget
 from tests.conformance.running_cluster import RunningCluster, conditions, is_ready, numbers
 from tests.conformance.scenario import running_cluster_scenario
+from tests.stories.objects import SERVICES
 
 ENDPOINT_SLICES = api_resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 GIVEN_UP = {"match": {"labels": {"given": "up"}}, "evicted": {"after": "0s"}}

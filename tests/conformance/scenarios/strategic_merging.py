@@ -3,10 +3,11 @@
 from typing import Any
 
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
-from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, SERVICES, Object, strategic_patch
+from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, Object, strategic_patch
 from tests.conformance.cluster_under_test import ClusterUnderTest
 from tests.conformance.objects import config_map, deployment, node, pod
 from tests.conformance.scenario import scenario
+from tests.stories.objects import SERVICES
 
 STRATEGIC = "application/strategic-merge-patch+json"
 

@@ -16,7 +16,6 @@ from rescheduler.kube.api_resources import (
     PRIORITY_CLASSES,
     REPLICA_SETS,
     SECRETS,
-    SERVICES,
     STATEFUL_SETS,
     ApiResource,
     Object,
@@ -27,6 +26,7 @@ from tests.conformance.definitions import define, version
 from tests.conformance.notes import at
 from tests.conformance.objects import budget, config_map, deployment, node, pod, replica_set, template
 from tests.conformance.scenario import scenario
+from tests.stories.objects import SERVICES
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 _AGE = re.compile(r"\d+[smhd]")

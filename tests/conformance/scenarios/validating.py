@@ -16,7 +16,6 @@ from rescheduler.kube.api_resources import (
     PRIORITY_CLASSES,
     REPLICA_SETS,
     SECRETS,
-    SERVICES,
     STATEFUL_SETS,
     ApiResource,
     Object,
@@ -25,6 +24,7 @@ from rescheduler.kube.api_resources import (
 from tests.conformance.cluster_under_test import ClusterUnderTest
 from tests.conformance.objects import budget, config_map, deployment, node, pod, replica_set, template
 from tests.conformance.scenario import scenario
+from tests.stories.objects import SERVICES
 
 
 async def _refused(cluster: ClusterUnderTest, resource: ApiResource[Any], items: dict[str, Object]) -> None:

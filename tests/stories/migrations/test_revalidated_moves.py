@@ -179,7 +179,7 @@ async def test_room_of_a_replacement_is_not_given_away(make_moves: MakeMoves, is
             await rescheduler.revalidation.prepare(wanted)
             return rescheduler.revalidation.revalidate(wanted)
 
-        assert (await asked()).answer is RevalidationOutcome.APPROVED
+        assert (await asked()).outcome is RevalidationOutcome.APPROVED
         key = await moves.create_migration(source, target)
         await moves.until(key, lambda migration: migration.status.step == MigrationStep.REPLACING)
         uid = source["metadata"]["uid"]
@@ -194,7 +194,7 @@ async def test_room_of_a_replacement_is_not_given_away(make_moves: MakeMoves, is
             while (found := pods.get(sandbox.key("web-0"))) is not None and found.uid == uid:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         refused = await asked()
-    assert refused.answer is not RevalidationOutcome.APPROVED, refused
+    assert refused.outcome is not RevalidationOutcome.APPROVED, refused
 
 
 async def test_a_budget_that_not_even_a_copy_can_meet_refuses_the_move_at_once(make_moves: MakeMoves) -> None:

@@ -1,7 +1,6 @@
 """How far a move is, in words and as bars."""
 
 import io
-from datetime import timedelta
 
 import pytest
 from rich.console import Console
@@ -207,6 +206,4 @@ def test_after_ctrl_c_it_says_what_happens_now():
 
 
 def test_into_a_file_go_lines():
-    assert (
-        type(progress_display_for(io.StringIO(), to_stderr=False, settle_time=timedelta())) is ProgressDisplay
-    )
+    assert type(progress_display_for("table", stream=io.StringIO())) is ProgressDisplay

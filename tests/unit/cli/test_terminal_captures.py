@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -326,7 +326,7 @@ def test_the_bars_of_moves(width):
     """`apply`, `move` and `undo` show them while pods move."""
 
     async def show():
-        display = progress_display_for(sys.stdout, to_stderr=False, settle_time=timedelta())
+        display = progress_display_for("table")
         moves = live_moves()
         with display.showing(moves):
             for each in moves:
@@ -347,7 +347,7 @@ def test_the_bars_of_a_drain(width):
     moves = [*live_moves(), long_move(MigrationStep.SETTLING, "eeeee", message="copy ready, settling 2/10 s")]
 
     async def show():
-        display = drain_display_for(sys.stdout, to_stderr=False)
+        display = drain_display_for("table")
         with display.showing_nodes(lambda: nodes):
             for each in moves:
                 display.on_progress(each)
@@ -367,7 +367,7 @@ def test_ctrl_c_during_a_drain_leaves_no_stale_line(width):
 
     async def show():
         terminal = sys.stdout  # which the display replaces meanwhile
-        display = drain_display_for(terminal, to_stderr=False)
+        display = drain_display_for("table", stream=terminal)
         with display.showing_nodes(lambda: nodes):
             display.on_progress(long_move(MigrationStep.STARTING, "ccccc", message="waiting for the copy"))
             await asyncio.sleep(0)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rescheduler.api.podmigration import UnreadableMigration
-from rescheduler.cluster.cluster_state import APPLICABLE_KINDS, ClusterState, apply_object
+from rescheduler.cluster.cluster_state import APPLIERS, ClusterState, apply_object
 from rescheduler.cluster.object_meta import UnreadableObject
 from rescheduler.cluster.storage_records import ClaimRecord, Storage
 from tests.building import NOW, ClusterBuilder, cluster
@@ -79,7 +79,7 @@ def test_a_snapshot_says_when_it_was_taken_and_how_old_its_records_may_be():
     assert (snapshot.taken_at_s, snapshot.staleness_s, snapshot.assumptions) == (NOW, 12.5, ("so",))
 
 
-@pytest.mark.parametrize("kind", sorted(APPLICABLE_KINDS))
+@pytest.mark.parametrize("kind", sorted(APPLIERS))
 def test_an_object_that_is_invalid_is_refused_with_its_kind_and_changes_nothing(kind: str):
     state = ClusterState()
     broken = {

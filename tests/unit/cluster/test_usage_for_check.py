@@ -7,7 +7,7 @@ from rescheduler.cluster.usage_readings import Smoothing, UsageReading, UsageRea
 from rescheduler.config.policy import UsageSource
 
 METRICS = UsageSource.METRICS
-TENANTS = UsageSubjects(
+SUBJECTS = UsageSubjects(
     node_of={"a/x": "n", "a/y": "n"}, pod_uids={"a/x": "1", "a/y": "2"}, node_uids={"n": "3"}
 )
 DOWN = UsageUnavailable(METRICS, "it is down.")
@@ -24,9 +24,9 @@ class Loop:
     def __init__(self, smoothing: Smoothing | None) -> None:
         self.smoothing = smoothing
 
-    def check(self, outcome, now_s, tenants=TENANTS):
+    def check(self, outcome, now_s, subjects=SUBJECTS):
         usage, self.smoothing = usage_for_check(
-            outcome, tenants, now_s=now_s, half_life_s=300, smoothing=self.smoothing
+            outcome, subjects, now_s=now_s, half_life_s=300, smoothing=self.smoothing
         )
         return usage
 

@@ -308,7 +308,7 @@ async def test_a_good_move_is_approved_with_its_handover_and_owner(make_moves, m
     pod = (await moves.sandbox.pods())[0]
     target = await moves.sandbox.free_node()
     verdict = await _revalidated(made(), client, a_move(pod, target))
-    assert (verdict.answer, verdict.handover, verdict.target) == (
+    assert (verdict.outcome, verdict.handover, verdict.target) == (
         RevalidationOutcome.APPROVED,
         Handover.ADOPT,
         target,
@@ -321,7 +321,7 @@ async def test_without_a_target_one_is_chosen_and_never_the_source(make_moves, m
     await moves.sandbox.deployment(1)
     pod = (await moves.sandbox.pods())[0]
     verdict = await _revalidated(made(), client, a_move(pod, None, handover=Handover.AUTO))
-    assert verdict.answer is RevalidationOutcome.APPROVED
+    assert verdict.outcome is RevalidationOutcome.APPROVED
     assert verdict.target in set(moves.sandbox.nodes) - {node_of(pod)}
 
 
@@ -332,12 +332,12 @@ async def test_a_person_may_move_what_the_program_would_leave_to_rest(make_moves
     resting = replace(POLICY, min_pod_age=timedelta(hours=1))
     target = await moves.sandbox.free_node()
     by_plan = await _revalidated(made(policy=resting), client, a_move(pod, target))
-    assert (by_plan.answer, by_plan.reason) == (RevalidationOutcome.REFUSED, "TooYoung")
+    assert (by_plan.outcome, by_plan.reason) == (RevalidationOutcome.REFUSED, "TooYoung")
     by_hand = made(policy=resting)
     async with by_hand.watching():
         (item,) = (await client.list(POD_MIGRATIONS)).items
         item["spec"]["strategy"] = MANUAL
-        assert by_hand.revalidation.revalidate(decode_migration(item)).answer is RevalidationOutcome.APPROVED
+        assert by_hand.revalidation.revalidate(decode_migration(item)).outcome is RevalidationOutcome.APPROVED
 
 
 async def test_a_spent_budget_postpones_an_eviction_and_refuses_it_in_the_end(
@@ -351,12 +351,12 @@ async def test_a_spent_budget_postpones_an_eviction_and_refuses_it_in_the_end(
     rescheduler.runtime.update(steering=SteeringStatus(steers=True))
     move = a_move(pod, await moves.sandbox.free_node(), handover=Handover.EVICT)
     verdict = await _revalidated(rescheduler, client, move)
-    assert (verdict.answer, verdict.reason) == (RevalidationOutcome.POSTPONED, "BudgetSpent")
+    assert (verdict.outcome, verdict.reason) == (RevalidationOutcome.POSTPONED, "BudgetSpent")
     await asyncio.sleep(POLICY.migration_timeout.total_seconds())
     async with rescheduler.watching():
         (item,) = (await client.list(POD_MIGRATIONS)).items
         assert (
-            rescheduler.revalidation.revalidate(decode_migration(item)).answer is RevalidationOutcome.REFUSED
+            rescheduler.revalidation.revalidate(decode_migration(item)).outcome is RevalidationOutcome.REFUSED
         )
 
 
@@ -373,7 +373,7 @@ async def test_two_that_are_approved_in_one_moment_both_find_room(make_moves, ma
     ]
     async with rescheduler.watching():
         answers = [rescheduler.revalidation.revalidate(each) for each in requested]
-    assert [each.answer for each in answers] == [RevalidationOutcome.APPROVED, RevalidationOutcome.REFUSED]
+    assert [each.outcome for each in answers] == [RevalidationOutcome.APPROVED, RevalidationOutcome.REFUSED]
     assert "Insufficient cpu" in answers[1].message
 
 
@@ -407,4 +407,4 @@ async def test_a_node_that_is_cordoned_meanwhile_is_no_target(make_moves, made, 
     target = await moves.sandbox.free_node()
     await client.patch(NODES, target, merge_patch({"spec": {"unschedulable": True}}))
     verdict = await _revalidated(made(), client, a_move(pod, target))
-    assert (verdict.answer, verdict.reason) == (RevalidationOutcome.REFUSED, "TargetUnfit")
+    assert (verdict.outcome, verdict.reason) == (RevalidationOutcome.REFUSED, "TargetUnfit")

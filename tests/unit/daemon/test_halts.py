@@ -71,7 +71,7 @@ def test_each_halt_says_why_and_how_it_ends():
         migrations=[migration(number) for number in range(4)],
         nodes=3,
         not_ready=["node-1"],
-        answers=ApiResponses(10, 6, "list pods returned 500"),
+        responses=ApiResponses(10, 6, "list pods returned 500"),
         stale=[StaleCache("pods", 200.0, "the server is away")],
     )
     halts = current_halts(facts, LIMITS)
@@ -266,7 +266,7 @@ def test_limits_can_be_set():
 
 @pytest.mark.parametrize(("requests", "failed", "halted"), [(4, 4, False), (9, 5, True), (10, 5, False)])
 def test_an_api_server_that_errs(requests, failed, halted):
-    assert (reasons(answers=ApiResponses(requests, failed)) == [HaltReason.API_FAILING]) is halted
+    assert (reasons(responses=ApiResponses(requests, failed)) == [HaltReason.API_FAILING]) is halted
 
 
 def test_a_cache_that_was_never_filled_is_reported_in_words():
@@ -295,7 +295,7 @@ def test_a_server_that_is_back_is_soon_believed():
     answering, call = ApiResponseWindow(), ApiCall("list", "pods")
     for _ in range(100):
         answering.note(call, 500, 0.0)
-    assert reasons(answers=answering.lately(0.0)) == [HaltReason.API_FAILING]
+    assert reasons(responses=answering.lately(0.0)) == [HaltReason.API_FAILING]
     for _ in range(10):
         answering.note(call, 200, 1.0)
-    assert reasons(answers=answering.lately(1.0)) == []
+    assert reasons(responses=answering.lately(1.0)) == []

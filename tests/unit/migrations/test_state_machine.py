@@ -142,7 +142,7 @@ def test_the_eviction_is_cancelled_only_with_the_marks_gone_and_the_source_stand
     if step_of(seen.migration) is not Step.EVICTING or not isinstance(decision, Transition):
         return
     if step_of(advance(seen, decision)) not in FORWARD_ONLY:
-        assert seen.source_stands
+        assert seen.source_is_active
         assert not seen.source_is_ours
 
 

@@ -116,7 +116,7 @@ def test_a_node_is_reported_with_its_loads_and_what_keeps_its_pods():
     built = shop().daemon_set("shop/agent", on=["a"], cpu="1")
     found = explain_node(built.snapshot(), POLICY, "a")
     assert (found.loads["cpu"], found.takes_none) == (75.0, "")
-    agent, web = found.tenants
+    agent, web = found.pods
     assert [each.reason for each in agent.kept_by] == [Reason.DAEMON_SET_POD]
     assert (web.pod, web.handover, web.kept_by, web.targets) == ("shop/web-1-0", Handover.ADOPT, (), 1)
 
@@ -135,5 +135,5 @@ def test_a_node_that_takes_nothing_says_why(node, why):
 
 def test_on_a_node_in_maintenance_pods_are_evaluated_as_maintenance_does():
     built = shop().stateful_set("shop/db", replicas=1, on=["old"])
-    (tenant,) = explain_node(built.snapshot(), POLICY, "old").tenants
-    assert tenant.kept_by == ()
+    (pod,) = explain_node(built.snapshot(), POLICY, "old").pods
+    assert pod.kept_by == ()

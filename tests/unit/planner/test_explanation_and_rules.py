@@ -107,12 +107,12 @@ def test_each_node_is_forbidden_by_the_same_filters_in_the_same_words(seed):
 def test_a_node_counts_the_targets_of_its_pods_as_each_pod_does(seed):
     snapshot = random_cluster(seed).snapshot()
     for name in snapshot.nodes.row:
-        for tenant in explain_node(snapshot, POLICY, name).tenants:
-            alone = explain_pod(snapshot, POLICY, tenant.pod)
+        for pod in explain_node(snapshot, POLICY, name).pods:
+            alone = explain_pod(snapshot, POLICY, pod.pod)
             assert alone.places is not None
-            if not tenant.kept_by:
-                assert tenant.targets == len(alone.places.available)
-                assert tenant.handover is alone.handover
+            if not pod.kept_by:
+                assert pod.targets == len(alone.places.available)
+                assert pod.handover is alone.handover
 
 
 def _pod(snapshot: Snapshot, key: str) -> PodRecord:

@@ -220,7 +220,7 @@ def test_moves_are_validated_and_explained_by_the_profile_of_the_pod():
 def test_the_pods_of_a_node_are_explained_by_their_profiles():
     policy = profiled(profile(team="red"), [profile(team="blue", max_priority=-1)])
     explained = explain_node(pools().snapshot(), policy, "x1")
-    kept = {each.pod.partition("/")[0]: [str(by.reason) for by in each.kept_by] for each in explained.tenants}
+    kept = {each.pod.partition("/")[0]: [str(by.reason) for by in each.kept_by] for each in explained.pods}
     assert kept == {"red": [], "blue": ["PriorityTooHigh"]}
     assert explained.could_come == 4, "the red ones of the other pool"
 

@@ -20,7 +20,7 @@ from rescheduler.kube.api_resources import (
 from rescheduler.kube.client import Client
 from rescheduler.kube.transport import InProcessTransport
 from rescheduler.steering.steering_server import SteeringServer
-from rescheduler.steering.steering_service import EvictionSettings
+from rescheduler.steering.webhook.eviction_guard import EvictionSettings
 from tests.stories.steering.simulated_steering import serving
 
 Serve = Callable[..., Any]

@@ -275,7 +275,7 @@ async def test_records_of_one_namespace_leave_room_for_those_of_others(
 
     await eventually(is_advised)
     assert kept_off(await made_by(client, honest, "db-0")) == (nodes[0],)
-    assert service._attempts.text_length < MAX_TEXT_PER_NAMESPACE + 10_000
+    assert service._attempts._texts.size < MAX_TEXT_PER_NAMESPACE + 10_000
 
 
 async def test_a_node_that_is_made_later_is_avoided_too(

@@ -20,9 +20,9 @@ from rescheduler.kube import errors
 from rescheduler.kube.api_resources import CONFIG_MAPS, NAMESPACES, STATEFUL_SETS, Object, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.steering.steering_server import SteeringServer
-from rescheduler.steering.steering_service import EvictionSettings, SteeringService
+from rescheduler.steering.steering_service import SteeringService
 from rescheduler.steering.webhook import eviction_caches
-from rescheduler.steering.webhook.eviction_guard import EvictionGuard
+from rescheduler.steering.webhook.eviction_guard import EvictionGuard, EvictionSettings
 from tests.unit.steering.test_eviction_guard import READY, lead, migrations, put_status, run_web
 
 POD = "shop/web-1-0"

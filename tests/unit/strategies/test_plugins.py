@@ -414,7 +414,7 @@ def test_a_plugin_that_reports_no_texts_is_reported():
         view.report_staying(0, object(), object())
         yield from ()
 
-    assert "must be texts" in failure_beside_load_balancing(proposing(propose))
+    assert "must be strings" in failure_beside_load_balancing(proposing(propose))
 
 
 def test_pods_that_are_excluded_stay_whatever_a_plugin_proposes():

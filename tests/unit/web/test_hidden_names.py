@@ -141,7 +141,7 @@ def test_a_halt_of_the_whole_cluster_names_no_failed_migration():
     failed = [migration(n, workload=f"w-{n % 4}") for n in range(8)]
     answers = ApiResponses(requests=100, failed=90, last='pods "vault-0" not found')
     halts = current_halts(
-        HaltFacts(now=NOW, migrations=failed, answers=answers, nodes=2, not_ready=["a", "b"]), LIMITS
+        HaltFacts(now=NOW, migrations=failed, responses=answers, nodes=2, not_ready=["a", "b"]), LIMITS
     )
     assert {each.reason for each in halts} == {
         HaltReason.FAILURE_RATIO,

@@ -85,12 +85,7 @@ def drain(  # noqa: PLR0913 - one per option
         return
     from rescheduler.cli.progress_display import drain_display_for  # noqa: PLC0415
 
-    to_stderr = output != "table"
-    view = drain_display_for(
-        sys.stderr if to_stderr else sys.stdout,
-        to_stderr=to_stderr,
-        settle_time=configuration.policy.settle_time,
-    )
+    view = drain_display_for(output, configuration.policy.settle_time)
     execution = Execution(cluster, configuration, install)
 
     async def drained(rescheduler: "Rescheduler") -> "tuple[NodeInMaintenance, ...]":

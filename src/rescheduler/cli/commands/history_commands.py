@@ -17,11 +17,11 @@ from rescheduler.cli.command_options import (
 )
 from rescheduler.cli.commands.plan_commands import (
     confirm_plan,
+    make_moves_and_exit,
     print_plan,
-    report_moves_and_exit,
     show_plan,
 )
-from rescheduler.cli.execution import Execution, execute_plan, execution_options
+from rescheduler.cli.execution import Execution, execution_options
 from rescheduler.cli.output_formats import output_option, print_document, wide_output_option
 from rescheduler.cli.terminal import echo, echo_lines
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from rescheduler.config.policy import Configuration
     from rescheduler.daemon.components import Rescheduler
     from rescheduler.kube.client import Client
-    from rescheduler.migrations.controller.plan_execution import PlanExecution
     from rescheduler.planner.plan import Plan
 
 __all__ = ["history", "undo"]
@@ -212,17 +211,4 @@ def undo(  # noqa: PLR0913 - one per option
         exit_with_error("nothing was moved: no pod can go back", EXIT_ERROR)
     if not yes:
         confirm_plan(output)
-    from rescheduler.cli.progress_display import progress_display_for  # noqa: PLC0415
-
-    to_stderr = output != "table"
-    progress = progress_display_for(
-        sys.stderr if to_stderr else sys.stdout,
-        to_stderr=to_stderr,
-        settle_time=configuration.policy.settle_time,
-    )
-
-    async def execute(rescheduler: "Rescheduler") -> "PlanExecution":
-        return await execute_plan(rescheduler, plan, progress)
-
-    run = execution.run(execute)
-    report_moves_and_exit(run, output, interrupted=progress.is_interrupted)
+    make_moves_and_exit(execution, plan, output)

@@ -360,12 +360,7 @@ def _resume(cluster: ClusterSource, namespace: str, key: str, output: str) -> No
     from rescheduler.cli.progress_display import progress_display_for  # noqa: PLC0415
 
     configuration = cluster.effective_configuration()
-    to_stderr = output != "table"
-    progress = progress_display_for(
-        sys.stderr if to_stderr else sys.stdout,
-        to_stderr=to_stderr,
-        settle_time=configuration.policy.settle_time,
-    )
+    progress = progress_display_for(output, configuration.policy.settle_time)
     is_selected = _filter(namespace, key)
 
     async def resumed(rescheduler: "Rescheduler") -> "PlanExecution | None":

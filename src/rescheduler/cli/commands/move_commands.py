@@ -87,12 +87,7 @@ def move(  # noqa: PLR0913 - one per option
         keys = []
     from rescheduler.cli.progress_display import progress_display_for  # noqa: PLC0415
 
-    to_stderr = output != "table"
-    progress = progress_display_for(
-        sys.stderr if to_stderr else sys.stdout,
-        to_stderr=to_stderr,
-        settle_time=configuration.policy.settle_time,
-    )
+    progress = progress_display_for(output, configuration.policy.settle_time)
 
     async def moved(rescheduler: "Rescheduler") -> "PlanExecution | list[Rejection]":
         from rescheduler.daemon.manual_plans import manual_move_refusals, manual_plan  # noqa: PLC0415

@@ -369,6 +369,6 @@ def _explain_node(
     echo_lines(explanation_lines(node, assumptions, terminal), color=terminal.colour)
     # Some limits don't apply to a drain.
     drained = explain_node(with_maintenance(snapshot, [name]), policy, name, **webhooks)
-    now, then = (sum(not pod.kept_by for pod in each.tenants) for each in (node, drained))
+    now, then = (sum(not pod.kept_by for pod in each.pods) for each in (node, drained))
     if then > now:
         echo(f"\n`rescheduler drain {name}` can move {then} of its pods.")

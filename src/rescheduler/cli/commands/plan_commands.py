@@ -48,6 +48,7 @@ __all__ = [
     "PRELOADED_MODULES",
     "apply",
     "confirm_plan",
+    "make_moves_and_exit",
     "make_plan",
     "plan",
     "print_plan",
@@ -329,20 +330,7 @@ def apply(
         report_moves_and_exit(None, output, interrupted=False)
     if not yes:
         confirm_plan(output)
-    from rescheduler.cli.progress_display import progress_display_for  # noqa: PLC0415
-
-    to_stderr = output != "table"
-    progress = progress_display_for(
-        sys.stderr if to_stderr else sys.stdout,
-        to_stderr=to_stderr,
-        settle_time=configuration.policy.settle_time,
-    )
-
-    async def execute(rescheduler: "Rescheduler") -> "PlanExecution":
-        return await execute_plan(rescheduler, plan, progress)
-
-    run = execution.run(execute)
-    report_moves_and_exit(run, output, interrupted=progress.is_interrupted)
+    make_moves_and_exit(execution, plan, output)
 
 
 def _print_age(saved: "Plan") -> None:
@@ -376,6 +364,19 @@ def confirm_plan(output: str) -> None:
         raise click.UsageError("-o json and -o yaml need --yes when there is no terminal")
     if not confirmed("Make these moves?", err=output != "table"):
         exit_with_error("nothing was moved", EXIT_ERROR)
+
+
+def make_moves_and_exit(execution: Execution, plan: "Plan", output: str) -> None:
+    """Make the moves of the plan and show the progress; then print the results and exit."""
+    from rescheduler.cli.progress_display import progress_display_for  # noqa: PLC0415
+
+    progress = progress_display_for(output, execution.configuration.policy.settle_time)
+
+    async def execute(rescheduler: "Rescheduler") -> "PlanExecution":
+        return await execute_plan(rescheduler, plan, progress)
+
+    run = execution.run(execute)
+    report_moves_and_exit(run, output, interrupted=progress.is_interrupted)
 
 
 def report_moves_and_exit(run: "PlanExecution | None", output: str, *, interrupted: bool) -> None:

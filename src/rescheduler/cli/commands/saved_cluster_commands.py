@@ -191,12 +191,15 @@ def _without_templates(objects: list[dict[str, Any]]) -> Iterator[str]:
 
 
 @click.command()
-@click.option("--scenario", metavar="FILE", help="A scenario (docs/scenarios.md); - is standard input.")
+@click.option("--scenario", metavar="FILE", help="A scenario (docs/scenarios.md); - for standard input.")
 @click.option(
-    "--from", "saved", metavar="FILE", help="A saved cluster: a v1 List in JSON or YAML, gzipped or not; -."
+    "--from",
+    "saved",
+    metavar="FILE",
+    help="A saved cluster: a v1 List in JSON or YAML, gzipped or not; - for standard input.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; a free one if not given."
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; by default a free one."
 )
 @click.option("--token", help="Reject requests without this bearer token; the kubeconfig contains it.")
 @click.option(

@@ -284,32 +284,10 @@ async def _describe_permissions(
     If no daemon leads, commands make the moves themselves, which needs the permissions of the daemon.
     """
     from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME  # noqa: PLC0415
-    from rescheduler.api.well_known_names import cluster_scoped_name  # noqa: PLC0415
-    from rescheduler.install.install_options import DAEMON  # noqa: PLC0415
-    from rescheduler.install.rbac import (  # noqa: PLC0415
-        DAEMON_CLUSTER_GRANTS,
-        OPERATOR_CLUSTER_GRANTS,
-        OPERATOR_NAMESPACE_GRANTS,
-    )
     from rescheduler.kube import errors  # noqa: PLC0415
     from rescheduler.web.web_authorization import Access  # noqa: PLC0415
 
-    home = observed.namespace
-    asked: list[tuple[str, Access]] = []
-    for grant in OPERATOR_CLUSTER_GRANTS:
-        # One review per kind: roles grant `get`, `list` and `watch` together.
-        verbs = ("list",) if "list" in grant.verbs else grant.verbs
-        name = grant.names[0] if grant.names else ""
-        asked += [(grant.why, Access(verb, grant.group, grant.resource, name=name)) for verb in verbs]
-    for grant in OPERATOR_NAMESPACE_GRANTS:
-        for verb in grant.verbs:
-            asked.append((grant.why, Access(verb, grant.group, grant.resource, home, grant.names[0])))
-    executing = [
-        Access(verb, grant.group, grant.resource)
-        for grant in DAEMON_CLUSTER_GRANTS
-        for verb in grant.verbs
-        if grant.resource in _MOVED_RESOURCES and verb not in {"get", "list", "watch"}
-    ]
+    asked, executing = _accesses_of_commands(observed.namespace), _accesses_to_execute()
     removing = Access(
         "delete", "apiextensions.k8s.io", "customresourcedefinitions", name=PODMIGRATION_CRD_NAME
     )
@@ -318,38 +296,85 @@ async def _describe_permissions(
     except errors.Forbidden as error:
         return (f"unknown: {error}",)
     missing = [access for access in executing if access in denied]
-    needed: dict[str, list[str]] = {}
-    for why, access in asked:
-        if access in denied:
-            needed.setdefault(why, []).append(access.words())
-    found = [f"may not {', '.join(what)}: needed for {why}" for why, what in needed.items()]
-    if found:
-        refused = {command for why in needed for command in _COMMAND.findall(why)}
-        commands = dict.fromkeys(command for why, _ in asked for command in _COMMAND.findall(why))
-        allowed = [command for command in commands if command not in refused]
-        role = cluster_scoped_name(f"{DAEMON}-operator", home)
-        none = "no command for the whole cluster; with -n NAMESPACE, `migrations` and `history` may work"
-        found.insert(0, f"allow {', '.join(allowed) or none}")
-        found.append(f"ClusterRole {role} and Role {DAEMON}-operator allow the rest: {_HOW_TO_BIND}")
-    else:
+    found = _describe_commands(asked, denied, observed.namespace)
+    if not found:
         words = "allow every command"
         words += " but `uninstall` and `--install`, which need cluster-admin," * (removing in denied)
         found.append((words + " while the daemon leads" * bool(missing)).removesuffix(","))
     if missing and observed.daemon_leads(now) is False:
-        words = ", ".join(access.words() for access in missing)
-        remedy = (
-            "Switch the dry run off"
-            if observed.status is not None and observed.status.dry_run is not None
-            else "Start the daemon"
-        )
-        holder = observed.leads(now)
-        leader = f"{holder} leads, which is a command and no daemon" if holder else "No daemon leads"
-        found.append(
-            f"{leader}, so `apply`, `move`, `drain` and `undo` make the moves themselves"
-            f"{' when it has ended' * bool(holder)}, and you may not {words}. {remedy}, or use its "
-            f"ClusterRole {cluster_scoped_name(DAEMON, home)} and Role {DAEMON}: {_HOW_TO_BIND}"
-        )
+        found.append(_describe_missing(missing, observed, now))
     return tuple(found)
+
+
+def _accesses_of_commands(home: str) -> "list[tuple[str, Access]]":
+    """Return the accesses of a role that allows every command, each with the commands that need it."""
+    from rescheduler.install.rbac import OPERATOR_CLUSTER_GRANTS, OPERATOR_NAMESPACE_GRANTS  # noqa: PLC0415
+    from rescheduler.web.web_authorization import Access  # noqa: PLC0415
+
+    found: list[tuple[str, Access]] = []
+    for grant in OPERATOR_CLUSTER_GRANTS:
+        # One review per kind: roles grant `get`, `list` and `watch` together.
+        verbs = ("list",) if "list" in grant.verbs else grant.verbs
+        name = grant.names[0] if grant.names else ""
+        found += [(grant.why, Access(verb, grant.group, grant.resource, name=name)) for verb in verbs]
+    for grant in OPERATOR_NAMESPACE_GRANTS:
+        for verb in grant.verbs:
+            found.append((grant.why, Access(verb, grant.group, grant.resource, home, grant.names[0])))
+    return found
+
+
+def _accesses_to_execute() -> "list[Access]":
+    """Return the writes with which a process makes moves."""
+    from rescheduler.install.rbac import DAEMON_CLUSTER_GRANTS  # noqa: PLC0415
+    from rescheduler.web.web_authorization import Access  # noqa: PLC0415
+
+    return [
+        Access(verb, grant.group, grant.resource)
+        for grant in DAEMON_CLUSTER_GRANTS
+        for verb in grant.verbs
+        if grant.resource in _MOVED_RESOURCES and verb not in {"get", "list", "watch"}
+    ]
+
+
+def _describe_commands(asked: "list[tuple[str, Access]]", denied: "list[Access]", home: str) -> list[str]:
+    """Return which commands are allowed, what the others lack, and the roles for them; empty if none is
+    denied."""
+    from rescheduler.api.well_known_names import cluster_scoped_name  # noqa: PLC0415
+    from rescheduler.install.install_options import DAEMON  # noqa: PLC0415
+
+    needed: dict[str, list[str]] = {}
+    for why, access in asked:
+        if access in denied:
+            needed.setdefault(why, []).append(access.words())
+    if not needed:
+        return []
+    refused = {command for why in needed for command in _COMMAND.findall(why)}
+    commands = dict.fromkeys(command for why, _ in asked for command in _COMMAND.findall(why))
+    allowed = [command for command in commands if command not in refused]
+    none = "no command for the whole cluster; with -n NAMESPACE, `migrations` and `history` may work"
+    role = cluster_scoped_name(f"{DAEMON}-operator", home)
+    return [
+        f"allow {', '.join(allowed) or none}",
+        *(f"may not {', '.join(what)}: needed for {why}" for why, what in needed.items()),
+        f"ClusterRole {role} and Role {DAEMON}-operator allow the rest: {_HOW_TO_BIND}",
+    ]
+
+
+def _describe_missing(missing: "list[Access]", observed: "ObservedStatus", now: datetime) -> str:
+    """Return what commands lack to make moves themselves, because no daemon leads."""
+    from rescheduler.api.well_known_names import cluster_scoped_name  # noqa: PLC0415
+    from rescheduler.install.install_options import DAEMON  # noqa: PLC0415
+
+    is_dry_run = observed.status is not None and observed.status.dry_run is not None
+    remedy = "Switch the dry run off" if is_dry_run else "Start the daemon"
+    holder = observed.leads(now)
+    leader = f"{holder} leads, which is a command and no daemon" if holder else "No daemon leads"
+    return (
+        f"{leader}, so `apply`, `move`, `drain` and `undo` make the moves themselves"
+        f"{' when it has ended' * bool(holder)}, and you may not "
+        f"{', '.join(access.words() for access in missing)}. {remedy}, or use its "
+        f"ClusterRole {cluster_scoped_name(DAEMON, observed.namespace)} and Role {DAEMON}: {_HOW_TO_BIND}"
+    )
 
 
 async def _denied(client: "Client", accesses: "list[Access]") -> "list[Access]":

@@ -43,7 +43,11 @@ delete pods of lost nodes."""
 @click.option(
     "--check", is_flag=True, help="Only list what would be removed; exit code 3 if there is something."
 )
-@click.option("--history", is_flag=True, help="Also remove finished migrations, their marks and the CRD.")
+@click.option(
+    "--history",
+    is_flag=True,
+    help="Also remove finished migrations, the labels that they left on pods, and the CRD.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @click.option(
     "--force", is_flag=True, help="Remove even while a daemon runs, which would recreate what is removed."

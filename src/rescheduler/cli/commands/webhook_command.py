@@ -15,7 +15,7 @@ from rescheduler.cli.log_setup import log_options, set_up_log
 if TYPE_CHECKING:
     from rescheduler.config.config_loader import LoadedConfiguration
     from rescheduler.kube.client import Client
-    from rescheduler.steering.steering_service import EvictionSettings
+    from rescheduler.steering.webhook.eviction_guard import EvictionSettings
     from rescheduler.steering.webhook.webhook_configurations import WebhookAddress
 
 __all__ = ["webhook"]
@@ -106,7 +106,7 @@ def webhook(  # noqa: PLR0913 - one per option
     async def serve(client: "Client") -> None:
         from rescheduler.kube.work_queue import background_task  # noqa: PLC0415
         from rescheduler.steering.steering_server import SteeringServer, SteeringServerOptions  # noqa: PLC0415
-        from rescheduler.steering.steering_service import EvictionSettings  # noqa: PLC0415
+        from rescheduler.steering.webhook.eviction_guard import EvictionSettings  # noqa: PLC0415
 
         terms = configuration.leader_election
         evictions = EvictionSettings(

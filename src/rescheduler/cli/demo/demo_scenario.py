@@ -45,7 +45,7 @@ from rescheduler.migrations.labels_and_names import copy_name
 from rescheduler.migrations.make_before_break import with_live_step
 from rescheduler.planner.maintenance_status import must_leave_node
 from rescheduler.steering.steering_server import SteeringServer, SteeringServerOptions
-from rescheduler.steering.steering_service import EvictionSettings
+from rescheduler.steering.webhook.eviction_guard import EvictionSettings
 from rescheduler.steering.webhook.webhook_configurations import UrlAddress, webhook_configurations
 
 __all__ = [

@@ -1,0 +1,1 @@
+"""Decode pods and nodes, from JSON or protobuf, into records."""

@@ -226,7 +226,7 @@ class WatchedCluster:
             # A check may be freezing the state in its thread, so the signs are queued like other changes.
             self._changes.append(partial(self._state.apply_autoscaler_signs, signs))
 
-    def tenants(self, now_s: float | None = None) -> UsageSubjects:
+    def usage_subjects(self, now_s: float | None = None) -> UsageSubjects:
         """Return the pods and nodes whose usage is needed. May be called from any thread."""
         snapshot = self.snapshot(now_s)
         running = [pod for pod in snapshot.pods.records if pod.node and not pod.is_finished]

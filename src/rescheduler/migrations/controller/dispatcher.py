@@ -63,8 +63,9 @@ class Dispatcher:
             self._turns.remove(migration.key)
             return
         source = source_of(migration, self._watched)
-        gang = "" if source is None else source.labels.get(self.runtime.current.policy.pod_group_label, "")
-        self._turns.put(migration, workload_key(migration, self._watched), gang)
+        label = self.runtime.current.policy.pod_group_label
+        pod_group = "" if source is None else source.labels.get(label, "")
+        self._turns.put(migration, workload_key(migration, self._watched), pod_group)
 
     def _is_stuck(self, migration: Migration) -> bool:
         """Return whether something keeps a migration from ending, such as writes that are refused: it must
@@ -82,8 +83,7 @@ class Dispatcher:
         """Wake all migrations whose turn has come, except for `but`, which is awake."""
         if not self._watched.is_fresh:
             return
-        state, now = self.runtime.current, self._now()
-        for key in self._turns.grant(now, lambda each: state.may_start(each, now), everything=everything):
+        for key in self._turns.grant(self._now(), everything=everything):
             if key != but:
                 self._wake(key)
 

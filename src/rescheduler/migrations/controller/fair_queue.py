@@ -36,15 +36,11 @@ from rescheduler.migrations.controller.concurrency_limits import (
     raised_node_limits,
 )
 from rescheduler.migrations.interruptions import GroupId, MigrationGroup, group_of
-from rescheduler.migrations.runtime_state import RuntimeStateHolder
+from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
 from rescheduler.migrations.state_machine import invalid_status
 from rescheduler.migrations.transition_table import MigrationStep
 
-__all__ = ["FairQueue", "MayBegin"]
-
-MayBegin = Callable[[Migration], bool]
-"""Returns whether windows, halts and the like let a migration start now, by its namespace and strategy
-only."""
+__all__ = ["FairQueue"]
 
 _INDEFINITELY: Final = datetime.max.replace(tzinfo=UTC)
 
@@ -56,7 +52,7 @@ _QueuePosition = tuple[bool, float, str]
 class _QueuedMigration:
     migration: Migration
     claim: SlotClaim
-    gang: str
+    pod_group: str
     """The group that its pod declares; empty if none."""
     held_until: datetime | None = None
     is_granted: bool = False
@@ -119,9 +115,8 @@ class FairQueue:
         """Return whether something has ended since the last `grant`."""
         return self._is_freed
 
-    def put(self, migration: Migration, workload: str = "", gang: str = "") -> None:
-        """Add or update a migration. `workload` and `gang` identify the workload of its pod, and the group
-        that the pod declares."""
+    def put(self, migration: Migration, workload: str = "", pod_group: str = "") -> None:
+        """Add or update a migration; `workload` and `pod_group` are those of its pod; empty if none."""
         key, group = migration.key, group_of(migration)
         known = self._entries.get(key)
         if known is not None and known.migration.uid != migration.uid:
@@ -134,13 +129,13 @@ class FairQueue:
         waits = _waits_for_room(migration)
         nodes = {"" if waits else migration.spec.source_node, migration.target_node} - {""}
         claim = SlotClaim(key, migration.namespace, frozenset(nodes), workload, waits)
-        entry = self._entries[key] = known or _QueuedMigration(migration, claim, gang)
+        entry = self._entries[key] = known or _QueuedMigration(migration, claim, pod_group)
         retry_at, before = migration.status.retry_at, entry.migration.status.retry_at
         if migration.status.phase is not MigrationPhase.PENDING:
             entry.is_granted, entry.held_until = False, None
         elif retry_at is not None and (known is None or retry_at != before):
             self._hold(entry, retry_at)
-        entry.migration, entry.claim, entry.gang = migration, claim, gang
+        entry.migration, entry.claim, entry.pod_group = migration, claim, pod_group
         traits = traits_of(migration.spec.strategy)
         if traits.on_eviction or traits.evacuates:
             self._evictions[key] = migration
@@ -210,7 +205,7 @@ class FairQueue:
             entry.held_until = None
             self._update_position(key)
 
-    def grant(self, now: datetime, may_begin: MayBegin, *, everything: bool = False) -> list[str]:
+    def grant(self, now: datetime, *, everything: bool = False) -> list[str]:
         """Give turns, and return the keys in order; consider `everything` if conditions changed."""
         self._end_holds(now)
         state = self._runtime.current
@@ -222,21 +217,22 @@ class FairQueue:
         if not lines or self._slots.is_full:
             return []
         granted: list[str] = []
-        for unit in self._chosen(lines, _cached(may_begin)):
+        for unit in self._chosen(lines, now):
             for key in unit.members:
                 self._entries[key].is_granted = True
             granted += unit.members
             self._update_position(unit.migration.key)
         return granted
 
-    def _chosen(self, lines: Mapping[str, list[_QueuePosition]], may_begin: MayBegin) -> list[_WaitingUnit]:
+    def _chosen(self, lines: Mapping[str, list[_QueuePosition]], now: datetime) -> list[_WaitingUnit]:
         """Choose the units that start now, and take slots for each of them."""
+        may_start = _cached_by_kind(self._runtime.current, now)
         share = self._fair_share()
         heads: list[tuple[tuple[object, ...], str, Iterator[_WaitingUnit]]] = []
 
         def push(namespace: str, rest: Iterator[_WaitingUnit]) -> None:
             for unit in rest if not self._slots.is_full else ():
-                if may_begin(unit.migration) and self._slots.fits(unit.claims):
+                if may_start(unit.migration) and self._slots.fits(unit.claims):
                     heappush(
                         heads, (self._precedence(namespace, unit, share), namespace, chain([unit], rest))
                     )
@@ -334,7 +330,7 @@ class FairQueue:
     def _claims(self, keys: Iterable[str]) -> list[SlotClaim]:
         """Return the slots of these migrations; members of a pod group count as one unit."""
         members = [self._entries[key] for key in keys]
-        if len(members) > 1 and members[0].gang and len({each.gang for each in members}) == 1:
+        if len(members) > 1 and members[0].pod_group and len({each.pod_group for each in members}) == 1:
             unit = repr(group_of(members[0].migration))
             return [each.claim._replace(unit=unit) for each in members]
         return [each.claim for each in members]
@@ -385,13 +381,14 @@ def _waits_for_room(migration: Migration) -> bool:
     )
 
 
-def _cached(may_begin: MayBegin) -> MayBegin:
+def _cached_by_kind(state: RuntimeState, now: datetime) -> Callable[[Migration], bool]:
+    """Return `may_start`, which depends only on namespace and strategy, with its results kept."""
     known: dict[tuple[str, str], bool] = {}
 
-    def ask(migration: Migration) -> bool:
+    def may_start(migration: Migration) -> bool:
         kind = migration.namespace, migration.spec.strategy
         if kind not in known:
-            known[kind] = may_begin(migration)
+            known[kind] = state.may_start(migration, now)
         return known[kind]
 
-    return ask
+    return may_start

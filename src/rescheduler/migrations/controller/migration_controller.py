@@ -96,7 +96,7 @@ class EventRouter:
             self._wake_named(marked, is_new=old is None)
         pod = old if new is None else new
         assert pod is not None
-        if new is None or new.is_terminating or new.is_finished:
+        if new is None or not new.is_active:
             # Migrations that wait to move it can't succeed any more.
             for item in self._watched.migrations.find("pod", (pod.namespace, pod.name)):
                 self._wake(object_key(item))

@@ -54,7 +54,7 @@ from rescheduler.migrations.controller.observation_builder import source_of
 from rescheduler.migrations.controller.pod_writes import complete_copy_patch, unmark_source_patch
 from rescheduler.migrations.labels_and_names import STATUS_LABEL, MigrationLabelStatus, copy_of, lock_of
 
-__all__ = ["ForcedRemovalCleanup", "cancel_all_migrations", "remove_filling"]
+__all__ = ["ForcedRemovalCleanup", "cancel_all_migrations", "remove_foreign_metadata"]
 
 _MAX_REMEMBERED: Final = 1000
 _RETRY_AFTER: Final = timedelta(minutes=1)
@@ -173,10 +173,9 @@ class ForcedRemovalCleanup:
         return None
 
     def _is_spare(self, copy: PodRecord, source: PodRecord | None) -> bool:
-        """Return whether the copy is not needed: it never ran, or its source stands and is as ready as the
+        """Return whether the copy is not needed: it never ran, or its source is active and as ready as the
         copy."""
-        stands = source is not None and not source.is_terminating and not source.is_finished
-        if source is None or not stands or not copy.node:
+        if source is None or not source.is_active or not copy.node:
             return not copy.node
         return self._is_serving(source) or not self._is_serving(copy)
 
@@ -255,14 +254,14 @@ async def _cancel(client: Client, watched: WatchedObjects, migration: Migration)
         await client.delete(POD_MIGRATIONS, migration.key, uid=migration.uid)
     except errors.TooLarge:
         # A deletion that a finalizer holds back writes a timestamp into the object.
-        smaller = await remove_filling(client, watched, migration)
+        smaller = await remove_foreign_metadata(client, watched, migration)
         # By its new version: the server's watch cache may still have the object that is too large.
         version = smaller["metadata"]["resourceVersion"]
         await client.delete(POD_MIGRATIONS, migration.key, uid=migration.uid, version=version)
 
 
-async def remove_filling(client: Client, watched: WatchedObjects, migration: Migration) -> Object:
-    """Remove what other clients added to an object that is too large for etcd, and return what is left.
+async def remove_foreign_metadata(client: Client, watched: WatchedObjects, migration: Migration) -> Object:
+    """Remove the metadata that other clients added to an object too large for etcd; return what is left.
 
     Without room for its status, a migration could not end, and would hold its turn forever. Annotations can
     fill it, too: the limit of the API server counts their characters, and JSON escapes some with six bytes.

@@ -29,7 +29,7 @@ from rescheduler.migrations.controller.live_reads import (
     is_irreversible,
 )
 from rescheduler.migrations.controller.migration_log import MigrationLog
-from rescheduler.migrations.controller.migration_removal import ForcedRemovalCleanup, remove_filling
+from rescheduler.migrations.controller.migration_removal import ForcedRemovalCleanup, remove_foreign_metadata
 from rescheduler.migrations.controller.observation_builder import DeletedPods, migration_at, observe
 from rescheduler.migrations.effects import Effect, RecordEviction, WithdrawSteering
 from rescheduler.migrations.observation import (
@@ -281,7 +281,7 @@ class Reconciler:
             await self._watched.read_migration(migration.key, migration.uid)
             raise
         except errors.TooLarge:
-            await remove_filling(self._client, self._watched, migration)
+            await remove_foreign_metadata(self._client, self._watched, migration)
             raise
         self._watched.migrations.observe(written)
         return decode_migration(written)
@@ -329,7 +329,7 @@ class Reconciler:
         revalidation = self._revalidator.revalidate(
             migration, lambda node: self._dispatcher.has_room_at(migration, node)
         )
-        if revalidation.answer is not RevalidationOutcome.APPROVED:
+        if revalidation.outcome is not RevalidationOutcome.APPROVED:
             return revalidation
         if revalidation.waits_for_room:
             if self._dispatcher.may_wait_for_room(migration):

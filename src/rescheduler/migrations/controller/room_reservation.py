@@ -57,7 +57,7 @@ def next_room_step(
     room: RoomReference, pod: PodRecord | None, migrations: Sequence[Migration], now: datetime
 ) -> RoomStep:
     """Return the next action for the room; `migrations` are those that make it, at least one."""
-    if pod is None or pod.uid != room.uid or pod.is_terminating or pod.is_finished:
+    if pod is None or pod.uid != room.uid or not pod.is_active:
         return RoomStep.FORGET
     if pod.node:
         return RoomStep.USED

@@ -160,7 +160,7 @@ _WORKERS: Final = 2
 _SOON_S: Final = 0.1
 """Pods of a tree often change together: one examination is enough for all of them."""
 _ASK_AGAIN_S: Final = 30.0
-"""Seconds between two tries while recovery is paused or the caches are stale."""
+"""Seconds between two attempts while recovery is paused or the caches are stale."""
 
 
 class RecoveryController:

@@ -160,7 +160,7 @@ _PERFORMED_HERE: Final = (RestartInPlace, ForceDelete)
 """Decisions that the reconciler performs itself, and not a migration or the controller of the pod."""
 _RECORDED_HERE: Final = (*_PERFORMED_HERE, RecordOnly, RetriesExhausted)
 _ASK_AGAIN_S: Final = 30.0
-"""Seconds between two tries while recovery is paused."""
+"""Seconds between two attempts while recovery is paused."""
 
 
 class RecoveryReconciler:

@@ -1,0 +1,1 @@
+"""The admission webhooks: they steer new pods, refuse surplus pods, and hold evictions by other clients."""

@@ -212,7 +212,7 @@ def decide_eviction(facts: EvictionFacts) -> PassEviction | HoldEviction:
 
 def _not_serving(facts: EvictionFacts) -> PassEviction | None:
     pod, node = facts.pod, facts.node
-    if pod.is_terminating or pod.is_finished or not pod.node or not pod.is_ready:
+    if not (pod.is_active and pod.node and pod.is_ready):
         return PassEviction(PassReason.NOT_SERVING, "the pod is not ready, or is terminating")
     if node is None or not node.is_ready:
         return PassEviction(PassReason.NOT_SERVING, f"its node {pod.node} is not Ready")

@@ -45,7 +45,7 @@ from rescheduler.steering.webhook.eviction_decision import (
     eviction_migration_name,
 )
 
-__all__ = ["EvictionGuard", "EvictionMetrics", "has_turn"]
+__all__ = ["EvictionGuard", "EvictionMetrics", "EvictionSettings", "has_turn"]
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +88,18 @@ class EvictionMetrics:
 
 
 @dataclass(slots=True)
+class EvictionSettings:
+    """The settings of the configuration file for evictions. The policy may change while the program runs."""
+
+    policy: Policy
+    namespace: str
+    """The namespace of the Lease and of the daemon's state."""
+    lease: str
+    home: str
+    """The namespace of the installation, where the turns are."""
+
+
+@dataclass(slots=True)
 class _HeldDrain:
     """Evictions of the pods of one node by one client."""
 
@@ -113,7 +125,7 @@ class EvictionGuard:
         client: Client,
         caches: EvictionCaches,
         turns: EvictionTurns,
-        policy: Callable[[], Policy],
+        settings: EvictionSettings,
         now: Callable[[], datetime],
         monotonic_s: Callable[[], float],
     ) -> None:
@@ -124,7 +136,7 @@ class EvictionGuard:
         self._caches = caches
         self._turns = turns
         self._events = EventRecorder(client, now)
-        self._policy = policy
+        self._settings = settings
         self._now = now
         self._monotonic_s = monotonic_s
         self._held: dict[str, _HeldPod] = {}
@@ -140,7 +152,7 @@ class EvictionGuard:
 
     @property
     def is_on(self) -> bool:
-        return self._policy().safe_evictions.mode is not SafeEvictionMode.OFF
+        return self._settings.policy.safe_evictions.mode is not SafeEvictionMode.OFF
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -177,7 +189,7 @@ class EvictionGuard:
         return denied_review(request.uid, 429, "TooManyRequests", printable(decision.message))
 
     def _decide(self, request: EvictionRequest) -> tuple[PassEviction | HoldEviction, EvictionFacts | None]:
-        policy = self._policy()
+        policy = self._settings.policy
         if policy.safe_evictions.mode is SafeEvictionMode.OFF:
             return PassEviction(PassReason.OFF, "safeEvictions.mode is off"), None
         if policy.dry_run:
@@ -228,7 +240,7 @@ class EvictionGuard:
         now, held = self._now(), self._drains.get((node, user))
         if held is None:
             return None
-        is_used_up = held.last - held.first >= self._policy().safe_evictions.deadline
+        is_used_up = held.last - held.first >= self._settings.policy.safe_evictions.deadline
         pause = EVICTION_RETRY_AFTER if is_used_up else _DRAIN_PAUSE
         if now - held.last >= pause or not self._caches.is_emptied(node):
             del self._drains[node, user]

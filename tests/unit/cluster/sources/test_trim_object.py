@@ -7,7 +7,7 @@ import pytest
 
 from rescheduler.api.podmigration import decode_migration
 from rescheduler.cluster.budget_record import decode_budget
-from rescheduler.cluster.cluster_state import APPLICABLE_KINDS
+from rescheduler.cluster.cluster_state import APPLIERS
 from rescheduler.cluster.codecs.record_resources import NodeReader, PodReader
 from rescheduler.cluster.sources.cluster_export import trim_object
 from rescheduler.cluster.sources.cluster_kinds import CLUSTER_KINDS, METRICS_KINDS
@@ -57,7 +57,7 @@ def test_every_other_kind_is_read_the_same_from_what_is_saved_of_it():
     assert saved.status == whole.status
 
 
-@pytest.mark.parametrize("kind", sorted(APPLICABLE_KINDS | {"Pod", "Node"}))
+@pytest.mark.parametrize("kind", sorted(APPLIERS.keys() | {"Pod", "Node"}))
 def test_every_kind_that_is_decided_by_is_in_both_tables(kind):
     assert kind in FIELDS
     assert kind in {each.kind for each in CLUSTER_KINDS}

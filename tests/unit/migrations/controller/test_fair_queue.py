@@ -69,19 +69,19 @@ def queue(policy=POLICY):
     return FairQueue(RuntimeStateHolder(RuntimeState(policy)))
 
 
-def turns(*queued, policy=POLICY, workloads=None, gangs=None):
+def turns(*queued, policy=POLICY, workloads=None, pod_groups=None):
     made = queue(policy)
     for each in queued:
-        put(made, each, workloads, gangs)
+        put(made, each, workloads, pod_groups)
     return made
 
 
-def put(to, each, workloads=None, gangs=None):
-    to.put(each, (workloads or {}).get(each.key, ""), (gangs or {}).get(each.key, ""))
+def put(to, each, workloads=None, pod_groups=None):
+    to.put(each, (workloads or {}).get(each.key, ""), (pod_groups or {}).get(each.key, ""))
 
 
 def granted(of, **more):
-    return [int(key.split("/")[1]) for key in of.grant(LATER, lambda _: True, **more)]
+    return [int(key.split("/")[1]) for key in of.grant(LATER, **more)]
 
 
 def test_the_first_to_come_is_the_first_to_go():
@@ -144,19 +144,21 @@ def test_one_that_is_tried_again_later_waits_until_then():
     status = msgspec.structs.replace(later.status, retry_at=LATER + timedelta(minutes=1))
     known = turns(msgspec.structs.replace(later, status=status), apart(2))
     assert granted(known) == [2]
-    assert known.grant(LATER + timedelta(minutes=2), lambda _: True) == ["shop/1"]
+    assert known.grant(LATER + timedelta(minutes=2)) == ["shop/1"]
 
 
-def test_what_could_not_begin_is_looked_at_again_only_when_something_has_changed():
+def test_what_could_not_begin_is_looked_at_again_only_when_something_has_changed(monkeypatch):
     known = turns(*(apart(number) for number in range(1, 3)))
     asked = []
 
-    def never(migration):
+    def never(_state, migration, _now):
         asked.append(migration.key)
         return False
 
-    assert known.grant(LATER, never) == []
-    assert known.grant(LATER, never) == []
+    with monkeypatch.context() as patched:
+        patched.setattr(RuntimeState, "may_start", never)
+        assert known.grant(LATER) == []
+        assert known.grant(LATER) == []
     assert len(asked) == 1, "once per strategy, and not again"
     assert granted(known, everything=True) == [1, 2]
 
@@ -178,7 +180,7 @@ def test_a_new_policy_counts_from_then_on():
 def test_a_long_queue_of_one_namespace_does_not_keep_out_another():
     many = [apart(number, namespace="loud") for number in range(100)]
     known = turns(*many, apart(200, namespace="quiet"), apart(201, namespace="quiet"))
-    assert known.grant(LATER, lambda _: True) == ["loud/0", "quiet/200", "loud/1"]
+    assert known.grant(LATER) == ["loud/0", "quiet/200", "loud/1"]
 
 
 def test_namespaces_take_turns():
@@ -187,7 +189,7 @@ def test_namespaces_take_turns():
     known = turns(*waiting, policy=policy)
     order = []
     for _ in waiting:
-        (key,) = known.grant(LATER, lambda _: True)
+        (key,) = known.grant(LATER)
         order.append(key.split("/")[0])
         known.remove(key)
     assert order == ["ns0", "ns1", "ns2"] * 3
@@ -201,7 +203,7 @@ def test_urgent_moves_begin_before_others():
 def test_urgent_moves_of_one_namespace_leave_others_their_share():
     many = [apart(number, namespace="loud", strategy="Manual") for number in range(100)]
     known = turns(*many, apart(200, namespace="quiet", strategy="LoadBalancing"))
-    assert "quiet/200" in known.grant(LATER, lambda _: True)
+    assert "quiet/200" in known.grant(LATER)
 
 
 # -- groups
@@ -211,33 +213,35 @@ def members(*numbers, size=None, **more):
     return [queued_migration(number, group="ring", size=size or len(numbers), **more) for number in numbers]
 
 
-def declared(*queued, by="gang"):
+def declared(*queued, by="pod_group"):
     return {each.key: by for each in queued}
 
 
 def test_a_group_begins_as_a_whole():
     ring = members(1, 2, 3)
-    known = turns(*ring[:2], gangs=declared(*ring))
+    known = turns(*ring[:2], pod_groups=declared(*ring))
     assert granted(known) == [], "one is missing"
-    put(known, ring[2], gangs=declared(*ring))
+    put(known, ring[2], pod_groups=declared(*ring))
     assert granted(known) == [1, 2, 3]
 
 
 def test_a_group_for_which_there_is_no_room_does_not_begin_in_part():
     ring = members(2, 3, 4)
-    assert granted(turns(apart(1), *ring, gangs=declared(*ring))) == [1]
+    assert granted(turns(apart(1), *ring, pod_groups=declared(*ring))) == [1]
 
 
 def test_a_group_that_its_pods_declare_counts_once_per_node_and_workload():
     ring = members(1, 2, 3)
     workloads = {each.key: "web" for each in ring}
-    assert granted(turns(*ring, gangs=declared(*ring), workloads=workloads)) == [1, 2, 3]
+    assert granted(turns(*ring, pod_groups=declared(*ring), workloads=workloads)) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("gangs", [{}, {"shop/1": "x", "shop/2": "y", "shop/3": "z"}], ids=["none", "others"])
-def test_a_group_that_its_pods_do_not_declare_counts_one_by_one(gangs):
+@pytest.mark.parametrize(
+    "pod_groups", [{}, {"shop/1": "x", "shop/2": "y", "shop/3": "z"}], ids=["none", "others"]
+)
+def test_a_group_that_its_pods_do_not_declare_counts_one_by_one(pod_groups):
     ring = members(1, 2, 3)
-    known = turns(*ring, gangs=gangs)
+    known = turns(*ring, pod_groups=pod_groups)
     assert granted(known) == []
     assert "maxConcurrentPerNode allows 2" in known.obstacle(ring[0])
 
@@ -245,7 +249,7 @@ def test_a_group_that_its_pods_do_not_declare_counts_one_by_one(gangs):
 def test_the_name_of_a_group_that_has_begun_opens_no_door():
     begun = members(1, 2, step=MigrationStep.SETTLING)
     late = [queued_migration(number, group="ring", size=2) for number in range(3, 9)]
-    known = turns(*begun, *late, gangs=declared(*begun, *late))
+    known = turns(*begun, *late, pod_groups=declared(*begun, *late))
     assert granted(known) == []
     assert not any(known.has_turn(each.key) for each in late)
     assert set(known.members(late[0])) == {"shop/1", "shop/2"}
@@ -280,7 +284,7 @@ def test_a_group_whose_members_are_all_postponed_gives_its_slots_back():
 
 def test_a_group_that_can_never_begin_says_which_limit_it_exceeds():
     ring = members(*range(1, 6))
-    known = turns(*ring, gangs=declared(*ring))
+    known = turns(*ring, pod_groups=declared(*ring))
     assert known.obstacle(ring[0]) == "maxConcurrentMigrations allows 3, and 5 are needed"
 
 
@@ -309,7 +313,7 @@ changes = st.lists(
     st.tuples(
         one,
         st.sampled_from(["", "x", "y"]),
-        st.sampled_from(["", "gang"]),
+        st.sampled_from(["", "pod_group"]),
         st.sampled_from(["put", "remove", "hold"]),
     ),
     max_size=40,
@@ -326,7 +330,7 @@ def most_at_once(claims, names_of):
 def test_what_begins_never_exceeds_a_limit(history):
     """Everything begins by a turn here: nothing is put in as running that had none."""
     known = queue()
-    for each, workload, gang, what in history:
+    for each, workload, pod_group, what in history:
         if what == "remove":
             known.remove(each.key)
         elif what == "hold":
@@ -334,21 +338,27 @@ def test_what_begins_never_exceeds_a_limit(history):
         elif each.status.phase == "InProgress":
             if known.has_turn(each.key):
                 before = known._entries[each.key]
-                known.put(at(MigrationStep.STARTING, before.migration), before.claim.workload, before.gang)
+                known.put(
+                    at(MigrationStep.STARTING, before.migration), before.claim.workload, before.pod_group
+                )
         elif not known.has_turn(each.key):
-            known.put(each, workload, gang)
-        known.grant(LATER, lambda _: True)
+            known.put(each, workload, pod_group)
+        known.grant(LATER)
         claims = list(known._slots._claims.values())
         assert len(claims) <= POLICY.max_concurrent_migrations
         assert most_at_once(claims, lambda claim: claim.nodes) <= POLICY.max_concurrent_per_node
         assert most_at_once(claims, lambda claim: {claim.workload} - {""}) <= 1
-        gangs = {claim.unit: known._entries[key].gang for key, claim in known._slots._claims.items()}
-        assert all(gang for unit, gang in gangs.items() if unit.startswith("GroupId")), "only declared ones"
+        pod_groups = {
+            claim.unit: known._entries[key].pod_group for key, claim in known._slots._claims.items()
+        }
+        assert all(pod_group for unit, pod_group in pod_groups.items() if unit.startswith("GroupId")), (
+            "only declared ones"
+        )
 
 
 @given(changes, st.randoms())
 def test_the_order_of_asking_makes_no_difference(history, rng):
-    latest = {each.key: (each, workload, gang) for each, workload, gang, _ in history}
+    latest = {each.key: (each, workload, pod_group) for each, workload, pod_group, _ in history}
     shuffled = list(latest.values())
     rng.shuffle(shuffled)
     found = []
@@ -356,7 +366,7 @@ def test_the_order_of_asking_makes_no_difference(history, rng):
         known = queue()
         for each in order:
             known.put(*each)
-        found.append(known.grant(LATER, lambda _: True))
+        found.append(known.grant(LATER))
     assert found[0] == found[1]
 
 
@@ -364,18 +374,18 @@ def test_the_order_of_asking_makes_no_difference(history, rng):
 def test_what_is_kept_up_to_date_is_what_would_be_counted_again(history):
     known = queue()
     there = {}
-    for each, workload, gang, what in history:
+    for each, workload, pod_group, what in history:
         if what == "remove":
             known.remove(each.key)
             there.pop(each.key, None)
         else:
-            known.put(each, workload, gang)
-            there[each.key] = each, workload, gang
+            known.put(each, workload, pod_group)
+            there[each.key] = each, workload, pod_group
     recounted = queue()
     for each in there.values():
         recounted.put(*each)
     assert known._slots._claims == recounted._slots._claims
-    assert known.grant(LATER, lambda _: True, everything=True) == recounted.grant(LATER, lambda _: True)
+    assert known.grant(LATER, everything=True) == recounted.grant(LATER)
 
 
 def test_a_drain_of_a_hundred_pods_is_processed_in_order():
@@ -385,7 +395,7 @@ def test_a_drain_of_a_hundred_pods_is_processed_in_order():
     ]
     made = turns(apart(200), *drained, policy=Policy(max_concurrent_migrations=8))
     now, began = NOW + timedelta(seconds=100), []
-    while turn := made.grant(now, lambda _: True):
+    while turn := made.grant(now):
         assert len(turn) <= 8
         began += [int(key.split("/")[1]) for key in turn]
         for key in turn:
