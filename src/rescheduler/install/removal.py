@@ -82,7 +82,9 @@ class Removal:
         self._written_before = written_before
         self._earlier = [
             each
-            for each in (inventory(written_before, lease_name) if written_before not in {"", namespace} else ())
+            for each in (
+                inventory(written_before, lease_name) if written_before not in {"", namespace} else ()
+            )
             if each.kind is LeftoverKind.WRITTEN
         ]
         self._with_history = with_history
