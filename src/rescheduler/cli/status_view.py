@@ -237,7 +237,7 @@ def _maintenance(observed: ObservedStatus, terminal: Terminal, now: datetime) ->
     conditions = {**observed.label_gone, **observed.in_maintenance}
     # The last status of a daemon that no longer runs may be outdated.
     names = {*conditions, *(known if observed.leads(now) else ())}
-    moving = {item["spec"].get("sourceNode") for item in observed.running}
+    active = {*known} if status.halts else {item["spec"].get("sourceNode") for item in observed.running}
     for place, name in enumerate(sorted(names)):
         condition = conditions.get(name)
         if name in known:
@@ -253,8 +253,7 @@ def _maintenance(observed: ObservedStatus, terminal: Terminal, now: datetime) ->
             words = f"{name}: has the maintenance label, but the daemon has not reported on it yet"
         is_empty = not known[name].left if name in known else condition and condition.status == "True"
         is_idle = not observed.leads(now) and (name in observed.label_gone or not is_empty)
-        is_stopped = name in known and known[name].has_movable_pods and name not in moving
-        if is_idle or (is_stopped and not status.halts):
+        if is_idle or (name in known and known[name].has_movable_pods and name not in active):
             why = "Nothing drains it now" if is_idle else "No move from it is in progress"
             words += f". {why}. To continue, run `rescheduler drain {name}`; to return it to service, run "
             words += f"`rescheduler undrain {name}`"
@@ -284,9 +283,8 @@ def _migrations(observed: ObservedStatus, terminal: Terminal, now: datetime) -> 
         if items and title == "In progress" and not observed.leads(now):
             yield from wrapped(terminal, NOTHING_MOVES, indent="")
     if observed.migrations is not None and not observed.migrations:
-        yield from _field_lines(
-            terminal, "Migrations", _UNKNOWN if "migrations" in observed.unknown else "none"
-        )
+        words = _UNKNOWN if "migrations" in observed.unknown else "none"
+        yield from _field_lines(terminal, "Migrations", words)
 
 
 def _list_lines(terminal: Terminal, title: str, sentences: Sequence[str]) -> Iterator[str]:
