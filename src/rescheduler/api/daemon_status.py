@@ -166,6 +166,12 @@ class NodeInMaintenance(msgspec.Struct, frozen=True, rename="camel"):
     terminating: int = 0
     """How many of `left` are terminating."""
 
+    @property
+    def has_movable_pods(self) -> bool:
+        """Return whether a drain would continue, which was stopped by Ctrl-C: a daemon without the strategy
+        NodeMaintenance does not continue it."""
+        return "still there" in self.message and not self.blocked and self.left > self.terminating
+
 
 class DetectedAutoscaler(msgspec.Struct, frozen=True, rename="camel"):
     name: str

@@ -60,6 +60,8 @@ EVICTION: Final = "Eviction"
 
 COPY_FAILING: Final = "CopyFailing"
 """The failure of a migration whose copy can't run."""
+CANCELLED: Final = "Cancelled"
+"""The failure of a migration whose PodMigration was deleted before the source pod was evicted."""
 
 # Planner and controllers ask `traits_of(name)` for a trait instead of comparing names. Built-in strategies
 # declare their traits here, plugins in the attribute `traits` of their class.

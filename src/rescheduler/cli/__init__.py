@@ -150,6 +150,12 @@ class _Commands(click.Group):
             lines = f"Error: {error.format_message()}".split("\n")
             text = "\n".join(part for line in lines for part in wrapped(terminal, line, indent=""))
             raise click.UsageError(text.removeprefix("Error: "), error.ctx) from error
+        except KeyboardInterrupt:  # before a command handles the signal, and in commands that only read
+            from rescheduler.cli.execution import EXIT_INTERRUPTED  # noqa: PLC0415
+            from rescheduler.cli.terminal import echo  # noqa: PLC0415
+
+            echo(err=True)  # ends the line with ^C
+            ctx.exit(EXIT_INTERRUPTED)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -182,5 +188,5 @@ def main() -> None:
     `demo`, which needs no cluster. `kubectl rescheduler` has the same commands.
 
     Exit codes: 0 for success, 1 for an error in the cluster or a file, 2 for invalid options or an invalid
-    configuration. `plan` exits with 3 if it proposes moves.
+    configuration, 130 after Ctrl-C. `plan` exits with 3 if it proposes moves.
     """

@@ -8,6 +8,7 @@ import msgspec
 
 from rescheduler.api.daemon_status import SpreadChange
 from rescheduler.api.migration_journal import JournalEntry
+from rescheduler.api.podmigration import CANCELLED
 from rescheduler.cli.terminal import Cell, Terminal, counted, detailed_table, wrapped
 from rescheduler.planner.plan import Move, Plan, plan_id, spread_changes
 
@@ -40,8 +41,10 @@ def history_lines(
         )
         yield ""
     done = sum(entry.is_completed for entry in entries)
+    cancelled = sum(entry.failure == CANCELLED for entry in entries)
     lost = sum(entry.ready_seconds_lost for entry in entries)
-    summary = f"{counted(len(entries), 'move')}: {done} completed, {len(entries) - done} failed"
+    summary = f"{counted(len(entries), 'move')}: {done} completed, {len(entries) - done - cancelled} failed"
+    summary += f", {cancelled} cancelled" * bool(cancelled)
     yield terminal.bold(f"{summary}; {lost:.1f} s without a ready pod.")
 
 
@@ -77,12 +80,13 @@ def _spreads_text(spreads: Iterable[SpreadChange], terminal: Terminal) -> str:
 
 
 def _row(entry: JournalEntry) -> list[Cell]:
+    colour = "green" if entry.is_completed else "yellow" if entry.failure == CANCELLED else "red"
     return [
         Cell(entry.finished_at.strftime("%m-%d %H:%M:%S")),
         Cell(entry.migration),
         Cell(entry.source),
         Cell(entry.target or "not chosen"),
-        Cell(entry.failure or str(entry.outcome), {"fg": "green" if entry.is_completed else "red"}),
+        Cell(entry.failure or str(entry.outcome), {"fg": colour}),
         Cell(f"{entry.ready_seconds_lost:.1f}s"),
         Cell(entry.strategy),
         Cell(_reason(entry)),

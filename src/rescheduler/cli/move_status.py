@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TextIO
 
-from rescheduler.api.podmigration import ConditionType, Handover, Migration, MigrationPhase
+from rescheduler.api.podmigration import CANCELLED, ConditionType, Handover, Migration, MigrationPhase
 from rescheduler.cli.terminal import Terminal, counted, echo, rounded_duration, wrapped
 from rescheduler.migrations.controller.plan_execution import MoveProgress
 from rescheduler.migrations.make_before_break import with_live_step
@@ -95,7 +95,13 @@ def move_state(progress: MoveProgress) -> tuple[str, str]:
             successor = status.target_pod.name if status.target_pod else ""
             return "Completed", f"{successor}{_other_node_note(migration)}"
         case _:
-            return "Failed", status.message
+            return "Cancelled" if _is_cancelled(progress) else "Failed", status.message
+
+
+def _is_cancelled(progress: MoveProgress) -> bool:
+    """Return whether the move was cancelled before it started, or by deleting its PodMigration."""
+    failure = progress.migration.status.failure if progress.migration is not None else ""
+    return bool(progress.cancelled_because) or failure == CANCELLED
 
 
 def is_worth_reporting(progress: MoveProgress) -> bool:
@@ -164,8 +170,7 @@ def moves_summary(moves: Sequence[MoveProgress]) -> str:
     left = [progress for progress in moves if not progress.is_over]
     begun = sum(progress.is_under_way for progress in left)
     failed = sum(
-        progress.is_over and not progress.is_completed and not progress.cancelled_because
-        for progress in moves
+        progress.is_over and not progress.is_completed and not _is_cancelled(progress) for progress in moves
     )
     not_made = len(moves) - completed - failed - begun
     parts = [f"{completed} of {counted(len(moves), 'move')} made"]

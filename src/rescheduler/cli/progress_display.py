@@ -77,7 +77,8 @@ _MIN_BAR: Final = 10
 _SYMBOL_WIDTH: Final = 2
 _STEP_WIDTH: Final = max(map(len, MigrationStep))
 _AGE_WIDTH: Final = 6
-_MIN_MESSAGE: Final = 16
+_MIN_MESSAGE: Final = len("copy ready, settling 120/120 s")
+"""The countdown, which is never cut, with a long settle time."""
 _LINES_AROUND: Final = 3
 _FINAL_STATE_SYMBOLS: Final = {"Completed": "✓", "Failed": "✗", "Cancelled": "-"}
 
@@ -199,8 +200,11 @@ class LiveProgressDisplay(ProgressDisplay):
         pods = max((len(progress.move.pod) for progress in begun), default=0)
         names = pods + 1 + max((len(self._nodes(progress)) for progress in begun), default=0)
         age = max((len(move_age(progress)) for progress in begun), default=0)
-        message = self._console.width - _SYMBOL_WIDTH - _BAR_WIDTH - _STEP_WIDTH - max(age, _AGE_WIDTH) - 3
-        if message - names - 1 >= _MIN_MESSAGE:
+        step = max((len(_step(progress)) for progress in begun), default=0)
+        rest = self._console.width - _SYMBOL_WIDTH - _BAR_WIDTH - 3
+        message = rest - step - age
+        # Not by the steps and ages of this moment: lines would appear and disappear with each of them.
+        if rest - _STEP_WIDTH - max(age, _AGE_WIDTH) - names - 1 >= _MIN_MESSAGE:
             shown = begun[:room]
             yield self._one_line_each(shown, message - names - 1)
         else:
@@ -276,13 +280,16 @@ class LiveProgressDisplay(ProgressDisplay):
 def _status(progress: MoveProgress, message: int) -> Iterator[RenderableType]:
     """Yield the cells of bar, step, age and message; the message has at most `message` columns."""
     state, words = move_state(progress)
-    migration = progress.migration
     is_waiting = state == "Pending"
     words = words or ("waiting for its turn" if is_waiting else "")
     yield ProgressBar(total=1.0, completed=completed_fraction(progress), width=_BAR_WIDTH)
-    yield Text((migration.status.step if migration else "") or "Queued", "cyan")
+    yield Text(_step(progress), "cyan")
     yield Text(move_age(progress), "dim")
     yield Text(cut_sentence(words, message), "yellow" if is_waiting else "")
+
+
+def _step(progress: MoveProgress) -> str:
+    return (progress.migration.status.step if progress.migration else "") or MigrationStep.QUEUED
 
 
 def _is_started(progress: MoveProgress) -> bool:

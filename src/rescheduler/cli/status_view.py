@@ -232,10 +232,12 @@ def _failing_lines(observed: ObservedStatus, terminal: Terminal) -> Iterator[str
 
 
 def _maintenance(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
-    known = {each.node: each for each in (observed.status.maintenance if observed.status else ())}
+    status = observed.status or DaemonStatus()
+    known = {each.node: each for each in status.maintenance}
     conditions = {**observed.label_gone, **observed.in_maintenance}
     # The last status of a daemon that no longer runs may be outdated.
     names = {*conditions, *(known if observed.leads(now) else ())}
+    active = {*known} if status.halts else {item["spec"].get("sourceNode") for item in observed.running}
     for place, name in enumerate(sorted(names)):
         condition = conditions.get(name)
         if name in known:
@@ -250,11 +252,11 @@ def _maintenance(observed: ObservedStatus, terminal: Terminal, now: datetime) ->
         else:
             words = f"{name}: has the maintenance label, but the daemon has not reported on it yet"
         is_empty = not known[name].left if name in known else condition and condition.status == "True"
-        if not observed.leads(now) and (name in observed.label_gone or not is_empty):
-            words += (
-                f". Nothing drains it now. To continue, run `rescheduler drain {name}`; to return it to "
-                f"service, run `rescheduler undrain {name}`"
-            )
+        is_idle = not observed.leads(now) and (name in observed.label_gone or not is_empty)
+        if is_idle or (name in known and known[name].has_movable_pods and name not in active):
+            why = "Nothing drains it now" if is_idle else "No move from it is in progress"
+            words += f". {why}. To continue, run `rescheduler drain {name}`; to return it to service, run "
+            words += f"`rescheduler undrain {name}`"
         yield from _field_lines(terminal, "" if place else "Maintenance", words)
 
 
@@ -276,8 +278,7 @@ def _evictions(observed: ObservedStatus, terminal: Terminal) -> Iterator[str]:
 def _migrations(observed: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
     for title, items in (("In progress", observed.running), ("Recent", observed.recent)):
         if items:
-            yield ""
-            yield terminal.bold(title)
+            yield from ("", terminal.bold(title))
             yield from migration_list_lines(items, terminal, now, observed.live)
         if items and title == "In progress" and not observed.leads(now):
             yield from wrapped(terminal, NOTHING_MOVES, indent="")
@@ -311,13 +312,12 @@ def _ago(moment: datetime, now: datetime) -> str:
 def status_document(observed: ObservedStatus, now: datetime) -> dict[str, Any]:
     """Return the same as `status_lines`, for JSON."""
     status = observed.status or DaemonStatus()
-    document: dict[str, Any] = msgspec.to_builtins(status)
     return {
         "namespace": observed.namespace,
         "leader": observed.leads(now),
         "pause": msgspec.to_builtins(observed.pause),
         "nodes": {"total": observed.nodes, "notReady": observed.not_ready},
-        **{name: value for name, value in document.items() if name != "leader"},
+        **{name: value for name, value in msgspec.to_builtins(status).items() if name != "leader"},
         "nodesWithMaintenanceLabel": sorted(observed.in_maintenance),
         "installation": list(observed.installation),
         "permissions": list(observed.permissions),

@@ -132,6 +132,7 @@ class TopScreen(App[None]):
     """
     BINDINGS: ClassVar = [
         Binding("q", "quit", "Quit"),
+        Binding("ctrl+c", "quit", show=False, priority=True),  # also on pages and in the filter
         Binding("tab", "app.focus_next", "Moves", priority=True),
         Binding("s", "sort", "Sort"),
         Binding("slash", "filter", "Filter"),

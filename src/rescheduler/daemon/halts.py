@@ -16,7 +16,14 @@ from typing import Final
 import msgspec
 
 from rescheduler.api.daemon_status import Halt, HaltReason, Pause
-from rescheduler.api.podmigration import COPY_FAILING, ConditionType, Migration, MigrationPhase, traits_of
+from rescheduler.api.podmigration import (
+    CANCELLED,
+    COPY_FAILING,
+    ConditionType,
+    Migration,
+    MigrationPhase,
+    traits_of,
+)
 from rescheduler.config.policy import HaltWhen
 from rescheduler.kube.api_resources import ApiCall
 from rescheduler.migrations.effects import FAILURE_OF_REFUSED_EFFECT
@@ -43,7 +50,7 @@ _MAX_ERROR_SHARE: Final = 0.5
 _NO_PAUSE: Final = Pause()
 _Holds = Callable[[Sequence[Migration], float], bool]
 _IGNORED_FAILURES: Final = frozenset(
-    {"Cancelled", "CopyRefused", DEADLINE_EXCEEDED, "ScaledDown", "SourceGone", "WorkloadGone"}
+    {CANCELLED, "CopyRefused", DEADLINE_EXCEEDED, "ScaledDown", "SourceGone", "WorkloadGone"}
 ).union(FAILURE_OF_REFUSED_EFFECT.values())
 """Failures that don't mean that moves fail in general: another client caused them. A refusal at
 admission (quota, LimitRange, PodSecurity, webhooks) is a rule that a pod's owner or the operator has set."""

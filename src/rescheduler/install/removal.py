@@ -64,12 +64,29 @@ class RemovalFindings:
 
 class Removal:
     def __init__(
-        self, client: Client, namespace: str, *, lease_name: str = DAEMON, with_history: bool = False
+        self,
+        client: Client,
+        namespace: str,
+        *,
+        lease_name: str = DAEMON,
+        with_history: bool = False,
+        written_before: str = "",
     ) -> None:
-        """`namespace` is the one of the installation, or of the Lease and the state if there is none."""
+        """`namespace` is the one of the installation, or of the Lease and the state if there is none.
+
+        `written_before` is the namespace in which commands wrote before the installation.
+        """
         self._client = client
         self._namespace = namespace
         self._inventory = inventory(namespace, lease_name)
+        self._written_before = written_before
+        self._earlier = [
+            each
+            for each in (
+                inventory(written_before, lease_name) if written_before not in {"", namespace} else ()
+            )
+            if each.kind is LeftoverKind.WRITTEN
+        ]
         self._with_history = with_history
 
     async def find(self) -> RemovalFindings:
@@ -85,7 +102,9 @@ class Removal:
             for search in LEFTOVER_SEARCHES:
                 found.leftovers.extend(self._chosen(await self._search(search, found), found))
         for each in self._inventory:
-            found.leftovers.extend(await self._installed(each, found))
+            found.leftovers.extend(await self._installed(each, self._namespace, found))
+        for each in self._earlier if not others else ():
+            found.leftovers.extend(await self._installed(each, self._written_before, found))
         found.leftovers.extend(await self._own_namespace(found))
         if not others:
             found.leftovers.extend(await self._definition(found))
@@ -187,14 +206,16 @@ class Removal:
             findings.failures.append(f"can't read the workloads of marked pods: {error}")
             return []
 
-    async def _installed(self, expected: InstalledObject, findings: RemovalFindings) -> list[Leftover]:
+    async def _installed(
+        self, expected: InstalledObject, namespace: str, findings: RemovalFindings
+    ) -> list[Leftover]:
         item = await self._read(expected.resource, expected.key, findings)
         if item is None:
             return []
-        if not has_install_id(item, self._namespace):
+        if not has_install_id(item, namespace):
             findings.kept.append(
                 f"{expected.name} stays: it has a name that rescheduler uses, but not the label "
-                f"{INSTALL_ID}={install_id(self._namespace)}. If rescheduler created it, delete it yourself."
+                f"{INSTALL_ID}={install_id(namespace)}. If rescheduler created it, delete it yourself."
             )
             return []
         return installed_leftovers(expected.resource, item, expected.kind)

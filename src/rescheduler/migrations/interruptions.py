@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from rescheduler.api.podmigration import Handover, Migration, MigrationPhase, traits_of
+from rescheduler.api.podmigration import CANCELLED, Handover, Migration, MigrationPhase, traits_of
 from rescheduler.cluster.node_record import NodeRecord, Taint
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.workload_record import WorkloadRecord, is_rolling_out
@@ -59,9 +59,7 @@ def interrupted(observation: Observation) -> Transition | None:
     """Return why the attempt must end, at any step between the mark and the eviction; None if it may go
     on."""
     if observation.migration.is_cancelled:
-        return Transition(
-            Trigger.CANCELLED, "cancelled: the PodMigration was deleted", "Cancelled", final=True
-        )
+        return Transition(Trigger.CANCELLED, "cancelled: the PodMigration was deleted", CANCELLED, final=True)
     if observation.copy_is_all_that_is_left:
         return _timed_out(observation)
     if not observation.source_is_active:

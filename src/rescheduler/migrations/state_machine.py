@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from rescheduler.api.podmigration import (
+    CANCELLED,
     MANUAL,
     MAX_TEXT_LENGTH,
     ConditionType,
@@ -75,7 +76,7 @@ __all__ = [
 
 def queued(observation: Observation) -> Decision:
     if observation.migration.is_cancelled:
-        return Transition(Trigger.CANCELLED, "cancelled before it started", "Cancelled", final=True)
+        return Transition(Trigger.CANCELLED, "cancelled before it started", CANCELLED, final=True)
     if not observation.source_is_active:
         return Transition(Trigger.SOURCE_GONE, "the pod no longer exists", "SourceGone", final=True)
     if (late := deadline_exceeded(observation)) is not None:
@@ -103,7 +104,7 @@ def _cancel_or_release(observation: Observation) -> Perform | None:
 
 def checking(observation: Observation) -> Decision:
     if observation.migration.is_cancelled:
-        return Transition(Trigger.CANCELLED, "cancelled before it started", "Cancelled", final=True)
+        return Transition(Trigger.CANCELLED, "cancelled before it started", CANCELLED, final=True)
     if not observation.source_is_active:
         return Transition(Trigger.SOURCE_GONE, "the pod no longer exists", "SourceGone", final=True)
     revalidation = observation.revalidation

@@ -200,7 +200,12 @@ def explain_node(
     record = nodes.records[row]
     evacuation = evacuation_of(record, policy.evacuate_on, snapshot.taken_at_s)
     urgent = in_maintenance(record) or evacuation is not None or not nodes.schedulable[row]
-    eligible = partial(Eligibility, snapshot, steered=steered is not False, guarded=guarded)
+    # A node in maintenance is cordoned before its pods move.
+    cordoned = ~nodes.schedulable
+    cordoned[row] |= in_maintenance(record)
+    eligible = partial(
+        Eligibility, snapshot, steered=steered is not False, guarded=guarded, cordoned=cordoned
+    )
     leaving = _by_profile(snapshot, policy, partial(eligible, urgent=urgent))
     arriving = _by_profile(snapshot, policy, partial(eligible, urgent=False))
     placement, open_to = Placement(snapshot), open_nodes(snapshot, policy)

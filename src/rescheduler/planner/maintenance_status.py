@@ -117,6 +117,8 @@ def _progress_message(left: int, blocked: int, ending: int) -> str:
     if not left:
         return "empty"
     pods = "1 pod is" if left == 1 else f"{left} pods are"
+    if ending == left and not blocked:
+        return f"{pods} still there and terminating"
     parts = [f"{blocked} can't be moved"] * bool(blocked)
     parts += [f"{ending} {'is' if ending == 1 else 'are'} terminating"] * bool(ending)
     return f"{pods} still there" + (f", of which {' and '.join(parts)}" if parts else "")

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from rescheduler.cli import COMMANDS, main
+from rescheduler.cli.cluster_source import ClusterSource
 from rescheduler.cli.commands.plan_commands import PRELOADED_MODULES
 
 
@@ -23,6 +24,19 @@ def test_all_commands_are_listed_with_what_they_do():
 def test_the_help_of_a_command_starts_with_its_summary(name):
     described = main.get_command(click.Context(main), name).help
     assert COMMANDS[name].summary == described.split("\n\n")[0]
+
+
+@pytest.mark.parametrize("command", ["move", "drain", "explain"])
+def test_ctrl_c_before_the_first_move_has_the_same_exit_code_as_later(command, monkeypatch):
+    """Also while the command reads the cluster. It was 1, as for an error."""
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ClusterSource, "effective_configuration", interrupted)
+    result = CliRunner().invoke(main, [command, "pod/web"])
+    assert result.exit_code == 130
+    assert result.output == "\n"
 
 
 def test_preloaded_modules_exist():

@@ -38,6 +38,12 @@ def test_on_a_low_terminal_the_oldest_news_are_left_out_never_the_latest():
     assert not any("news 0" in line for line in lines)
 
 
+def test_news_are_cut_between_words():
+    """A part of a name would look like another name."""
+    assert shown(width=24, height=12, news=1)[-1].endswith("✓ news 0")
+    assert shown(width=len("  0:00  ✓ news"), height=12, news=1)[-1].endswith("✓ …")
+
+
 def test_where_a_pod_goes_is_never_cut_however_much_there_is_to_say():
     pods = [f"web-6649fd57f5-{number:05d}" for number in range(3)]
     lines = shown(width=100, height=40, migrations=[moving(pod, "it waits " * 20) for pod in pods])

@@ -76,6 +76,15 @@ def test_a_wide_history_has_one_line_for_each_move_on_any_terminal():
     assert all("LoadBalancing" in line and "why why" in line for line in lines if "shop/" in line)
 
 
+def test_cancelled_moves_have_not_failed():
+    ended = [
+        entry(1),
+        entry(2, outcome="Failed", failure="Cancelled"),
+        entry(3, outcome="Failed", failure="X"),
+    ]
+    assert [*history_lines(ended, Terminal())][-1].startswith("3 moves: 1 completed, 1 failed, 1 cancelled;")
+
+
 def test_the_user_in_the_heading_is_not_repeated_in_every_reason():
     told = entry(reason="a in maintenance, requested by ann, target 5%", requested_by="ann", plan="a7230b76")
     shown = "\n".join(history_lines([told], Terminal()))

@@ -2,6 +2,7 @@
 
 import io
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -108,6 +109,16 @@ def test_what_failed_is_reported_with_its_pod_its_reason_and_what_to_do():
 def test_a_cancelled_move_points_to_no_object_that_is_gone():
     cancelled = move_progress(MigrationStep.STARTING, cancelled_because="cancelled")
     assert failure_remedy(cancelled) == ("Reason: cancelled. To move the pod, run the command again.")
+
+
+def test_a_move_that_another_process_cancelled_has_not_failed():
+    """Its leader records the reason on the PodMigration, which the command deleted."""
+    cancelled = move_progress(
+        MigrationStep.FAILED, failure="Cancelled", message="cancelled before it started"
+    )
+    assert move_state(cancelled) == ("Cancelled", "cancelled before it started")
+    cancelled.migration = msgspec.structs.replace(cancelled.migration, finalizers=())
+    assert moves_summary([cancelled]) == "0 of 1 move made, 1 not made."
 
 
 def test_all_of_them_are_summed_up():

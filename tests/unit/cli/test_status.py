@@ -33,6 +33,7 @@ from rescheduler.cluster.node_record import NodeCondition
 from rescheduler.install.install_options import labels
 from rescheduler.install.manifests import install_manifests
 from rescheduler.kube.leader_election import LeaseRecord, lease_spec_of
+from rescheduler.planner.maintenance_status import NOT_ENABLED
 from rescheduler.steering.webhook.webhook_configurations import UrlAddress, webhook_configurations
 from tests.unit.cli.conftest import lopsided
 from tests.unit.cli.simulated_server import answering_who, forbidding, served
@@ -138,7 +139,7 @@ def test_what_is_wrong():
         maintenance=(
             NodeInMaintenance("node-2", 3, ("shop/db-0: BudgetSpent",)),
             NodeInMaintenance("node-3", 0, message="empty"),
-            NodeInMaintenance("node-6", 2, message="2 pods are still there, of which 1 is terminating"),
+            NodeInMaintenance("node-6", 2, message="2 pods are still there and terminating", terminating=2),
         ),
     )
     by_command = NodeCondition("rescheduler.dev/Empty", "True", "Empty", "empty: all pods moved")
@@ -152,7 +153,7 @@ def test_what_is_wrong():
     assert "Suspect      node-1: 4 workloads failing there" in reported
     assert "Maintenance  node-2: 3 pods left; blocked: shop/db-0: BudgetSpent" in reported
     assert "             node-3: empty\n" in reported
-    assert "             node-6: 2 pods are still there, of which 1 is terminating\n" in reported
+    assert "             node-6: 2 pods are still there and terminating\n" in reported
     assert "node-4: has the maintenance label, but the daemon has not reported on it yet" in reported
     assert "node-5: empty: all pods moved" in reported
 
@@ -173,6 +174,32 @@ def test_moves_that_nothing_makes_are_shown_with_what_to_do():
     led = shown(None, migrations=running, in_maintenance={"node-1": left})
     assert "--resume" not in led
     assert "Nothing drains it" not in led
+
+
+def test_a_drain_that_a_daemon_does_not_continue_is_shown_with_what_to_do():
+    """As after Ctrl-C in `drain`, if NodeMaintenance is not enabled."""
+    left = NodeInMaintenance("node-1", 2, message="2 pods are still there")
+    stopped = shown(msgspec.structs.replace(STATUS, maintenance=(left,)))
+    assert "No move from it is in progress. To continue, run `rescheduler drain node-1`" in stopped
+    running = [{
+        "metadata": {"namespace": "shop", "name": "web-1", "creationTimestamp": "2026-03-02T11:00:00Z"},
+        "spec": {"sourceNode": "node-1", "targetNode": "node-2", "strategy": "NodeMaintenance"},
+        "status": {"phase": "InProgress", "step": "Settling"},
+    }]  # fmt: skip
+    halt = Halt(HaltReason.PAUSED, NOW, "paused by ada", "when you run `rescheduler resume`")
+    blocked = msgspec.structs.replace(left, blocked=("shop/db-0: BudgetSpent",))
+    for status, migrations in (
+        (msgspec.structs.replace(STATUS, maintenance=(left,)), running),
+        (msgspec.structs.replace(STATUS, maintenance=(left,), halts=(halt,)), ()),
+        (msgspec.structs.replace(STATUS, maintenance=(blocked,)), ()),
+        (
+            msgspec.structs.replace(
+                STATUS, maintenance=(msgspec.structs.replace(left, message=NOT_ENABLED),)
+            ),
+            (),
+        ),
+    ):
+        assert "To continue" not in shown(status, migrations=migrations)
 
 
 def test_what_remains_of_drains_by_other_clients():

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import json
 import re
 import sys
@@ -12,13 +13,18 @@ from pathlib import Path
 import msgspec
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from rescheduler.api.daemon_status import NodeInMaintenance
 from rescheduler.api.podmigration import PodReference
 from rescheduler.cli import main
 from rescheduler.cli.cluster_source import exit_with_error, print_note
-from rescheduler.cli.progress_display import drain_display_for, progress_display_for
-from rescheduler.cli.terminal import cut_sentence
+from rescheduler.cli.progress_display import (
+    LiveProgressDisplay,
+    drain_display_for,
+    progress_display_for,
+)
+from rescheduler.cli.terminal import Terminal, cut_sentence
 from rescheduler.migrations.transition_table import MigrationStep
 from tests.building import cluster as cluster_builder
 from tests.unit.cli.conftest import SAVED_AT
@@ -338,6 +344,24 @@ def test_the_bars_of_moves(width):
     assert "1 of 4 moves made" in full, capture.frames
     pods = [POD.format(end * 5) for end in "abcd"]
     check_frame(full, width, *pods, NODE.format(20), NODE.format(21))
+
+
+@pytest.mark.parametrize("width", range(60, 201, 10))
+@pytest.mark.parametrize("pod", ["shop/web-1", "shop/web-6649fd57f5-69zcc", POD.format("aaaaa")])
+def test_the_countdown_of_a_move_is_never_cut(pod, width):
+    countdown = "copy ready, settling 100/120 s"
+    moving = long_move(MigrationStep.SETTLING, "aaaaa", message=countdown)
+    moving.move = replace(moving.move, pod=pod, source="worker-1")
+    out = io.StringIO()
+    console = Console(file=out, width=width)
+
+    async def show():
+        display = LiveProgressDisplay(console, Terminal(width))
+        with display.showing([moving]):
+            console.print(display.frame())
+
+    asyncio.run(show())
+    assert countdown in out.getvalue()
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -292,7 +292,8 @@ class PilotedScreen(TopScreen):
         return await super().run_async(headless=True, size=(100, 30), auto_pilot=self._press)
 
 
-async def test_it_is_shown_before_the_cluster_is_read_and_q_ends_it():
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+async def test_it_is_shown_before_the_cluster_is_read_and_a_key_ends_it(key):
     """150,000 pods take several seconds: without a screen, one does not know whether it works."""
     seen = []
 
@@ -302,7 +303,7 @@ async def test_it_is_shown_before_the_cluster_is_read_and_q_ends_it():
         await pilot.press("s", "p", "P", "y")
         await until(pilot, lambda: any("still being read" in each.message for each in screen._notifications))
         seen.append(text_of(screen, "#summary"))
-        await pilot.press("q")
+        await pilot.press(key)
 
     loading = Loading()
     async with asyncio.timeout(60):
@@ -326,7 +327,7 @@ async def test_what_is_read_is_shown_as_soon_as_it_is_there(cluster):
         assert f"Cluster: {access.server}, context simulator" in text_of(pilot.app, "#summary")
         assert "Plan: " in text_of(pilot.app, "#summary")
         assert pilot.app.query_one("#nodes").row_count == 3
-        await pilot.press("q")
+        await pilot.press("slash", "ctrl+c")
 
     source = ClusterSource(None, str(cluster), None, None, None)
     execution = Execution(source, Loading.configuration)

@@ -281,6 +281,26 @@ def test_the_lease_of_a_command_is_no_installation(tmp_path):
     assert "  Lease kube-system/rescheduler: written" in lines
 
 
+def test_the_lease_of_a_command_from_before_the_installation_is_removed(tmp_path):
+    """Else `uninstall --check` would find it after `uninstall` has said that nothing is left."""
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "namespace": "kube-system",
+            "name": "rescheduler",
+            "labels": {INSTALL_ID: "kube-system"},
+        },
+    }
+    objects = [*living_objects(scenario()), NAMESPACE, *install_manifests(), lease]
+    with served(objects, tmp_path / "kubeconfig", alive=True):
+        result = run(tmp_path, "uninstall", "--yes", "--history")
+        after = run(tmp_path, "uninstall", "--check", "--history")
+    assert result.exit_code == 0, result.output
+    assert "  Lease kube-system/rescheduler: written" in result.output
+    assert after.output == "rescheduler is not in the cluster.\n"
+
+
 def test_the_question_also_reads_well_for_a_single_mark(tmp_path):
     objects = living_objects(scenario())
     one(objects, "Node")["metadata"]["annotations"] = {CORDONED_BY_ANNOTATION: "NodeMaintenance"}

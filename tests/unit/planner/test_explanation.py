@@ -137,3 +137,6 @@ def test_on_a_node_in_maintenance_pods_are_evaluated_as_maintenance_does():
     built = shop().stateful_set("shop/db", replicas=1, on=["old"])
     (pod,) = explain_node(built.snapshot(), POLICY, "old").pods
     assert pod.kept_by == ()
+    # Its node is cordoned first, so that its replacement goes elsewhere without a webhook.
+    (pod,) = explain_node(built.snapshot(), POLICY, "old", steered=False).pods
+    assert pod.kept_by == ()

@@ -83,7 +83,9 @@ def test_a_node_that_a_command_drains_is_not_said_to_be_left_alone():
 def test_pods_that_are_already_going_are_distinguished():
     built = shop().pod("shop/going", on="old", deleted="2026-03-02T11:59:59Z")
     (old,) = state(built)
-    assert old.message == "1 pod is still there, of which 1 is terminating"
+    assert old.message == "1 pod is still there and terminating"
+    (old,) = state(built.deployment("shop/web", replicas=1, on=["old"]))
+    assert old.message == "2 pods are still there, of which 1 is terminating"
 
 
 def test_of_named_nodes_it_does_not_matter_whether_they_are_labelled():

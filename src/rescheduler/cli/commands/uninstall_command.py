@@ -250,7 +250,13 @@ class _Uninstall:
         return configured or await find_installation_to_remove(client) or UNINSTALLED_NAMESPACE
 
     def _removal(self, client: "Client") -> "Removal":
+        from rescheduler.daemon.own_objects import UNINSTALLED_NAMESPACE  # noqa: PLC0415
         from rescheduler.install.removal import Removal  # noqa: PLC0415
 
-        lease_name = self._execution.configuration.leader_election.resource_name
-        return Removal(client, self._namespace, lease_name=lease_name, with_history=self._history)
+        return Removal(
+            client,
+            self._namespace,
+            lease_name=self._execution.configuration.leader_election.resource_name,
+            with_history=self._history,
+            written_before=UNINSTALLED_NAMESPACE,
+        )

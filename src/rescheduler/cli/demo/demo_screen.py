@@ -18,6 +18,7 @@ from rescheduler.api.well_known_names import POD_MIGRATION_KIND
 from rescheduler.cli.demo.demo_scenario import ClusterMonitor, DemoChapter
 from rescheduler.cli.move_status import migration_fraction
 from rescheduler.cli.progress_display import refreshed_on_loop
+from rescheduler.cli.terminal import cut_sentence
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.migrations.labels_and_names import original_pod_name
@@ -203,7 +204,7 @@ class LiveDemoScreen(DemoScreen):
         self._chapter = chapter
 
     def _say(self, line: str, style: str = "") -> None:
-        self._news.append(Text(line, style, no_wrap=True, overflow="ellipsis"))
+        self._news.append(Text(line, style))
 
     def frame(self) -> RenderableType:
         assert self._monitor is not None
@@ -222,7 +223,9 @@ class LiveDemoScreen(DemoScreen):
     def _latest(self, above: RenderableType) -> list[Text]:
         """Return the latest lines that fit on the terminal."""
         room = self.console.height - len(self.console.render_lines(above))
-        return list(self._news)[-max(1, room) :]
+        width = self.console.width
+        latest = list(self._news)[-max(1, room) :]
+        return [Text(cut_sentence(each.plain, width), each.style, no_wrap=True) for each in latest]
 
 
 def _running_migrations(migrations: list[Migration], width: int) -> RenderableType:
