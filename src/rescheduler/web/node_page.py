@@ -15,6 +15,7 @@ from rescheduler.cluster.snapshot import NO_ROW, Ints, Snapshot
 from rescheduler.config.policy import Policy
 from rescheduler.planner.available_nodes import NodeAvailability
 from rescheduler.planner.explanation import ExplainedPod, PodExplanation, explain_node, explain_pod
+from rescheduler.planner.maintenance_status import must_leave_node
 from rescheduler.planner.plan import Rejection
 from rescheduler.planner.reasons import meaning_and_remedy
 from rescheduler.rules.rule_check import SchedulerRule
@@ -132,7 +133,7 @@ def node_detail(  # noqa: PLR0913 - one per source
         all_asked=explained.all_asked,
         could_come_examples=[each for each in explained.could_come_examples if visibility.sees_key(each)],
         takes_none=explained.takes_none,
-        stays=_stays(tenants, visibility),
+        stays=_stays(snapshot, tenants, visibility),
         assumptions=_visible_texts((*snapshot.assumptions, *explained.assumptions), visibility),
     )
 
@@ -190,9 +191,11 @@ def pod_phase(pod: PodRecord) -> str:
     return "Terminating" if pod.is_terminating else pod.reason or pod.phase
 
 
-def _stays(tenants: Iterable[ExplainedPod], visibility: Visibility) -> list[RefusalGroup]:
+def _stays(snapshot: Snapshot, tenants: Iterable[ExplainedPod], visibility: Visibility) -> list[RefusalGroup]:
     by_reason: dict[str, list[Rejection]] = {}
     for tenant in tenants:
+        if not must_leave_node(snapshot.pods.records[snapshot.pods.row[tenant.pod]]):
+            continue  # A node counts as empty while pods of DaemonSets run on it.
         for each in tenant.kept_by[:1]:
             by_reason.setdefault(each.reason, []).append(visible_refusal(each, visibility))
         if not tenant.kept_by and not tenant.targets:
