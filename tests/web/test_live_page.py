@@ -63,7 +63,9 @@ def let_moves_go_on(server: PageServer, page: Page, is_done: Callable[[], bool])
 
 def test_move_to_its_end(shop: PageServer, user: PageUser, findings: Findings) -> None:
     """A move appears by itself, passes its steps, and ends in the history with what it cost."""
-    page = user.visit(shop, "moves", motion="no-preference")
+    page = user.visit(shop, "cluster", motion="no-preference")
+    expect(page.locator(".load-legend")).to_contain_text("running move", timeout=60_000)
+    page.goto(shop.address("moves"))
     expect(page.locator(".steps").first).to_be_visible(timeout=60_000)
     completed = page.locator("tbody td", has_text="Completed")
     let_moves_go_on(shop, page, lambda: completed.count() > 0)
@@ -71,6 +73,7 @@ def test_move_to_its_end(shop: PageServer, user: PageUser, findings: Findings) -
     page.locator("table", has_text="Result").locator("tbody a").first.click()
     expect(page.locator(".timeline li")).not_to_have_count(0)
     expect(page.locator(".panel")).to_contain_text("Completed")
+    expect(page.locator(".timeline li.event").first).to_contain_text("MigrationStarted Event")
     link = page.url
     assert findings(page) == []
     page.goto(link)  # as another user would, who got the link
@@ -82,7 +85,9 @@ def test_trouble(server_of: Servers, user: PageUser, findings: Findings) -> None
     """Failing pods with their tries, maintenance with what stays, balance over time."""
     page = user.visit(server_of("trouble"))
     wrong = page.locator(".answer").nth(2)
-    expect(wrong).to_contain_text("failing pod", timeout=90_000)
+    expect(wrong.locator(".answer-word")).to_have_text(
+        re.compile(r"^\d (failing pods?|problems)$"), timeout=90_000
+    )
     wrong.get_by_role("link").click()
 
     expect(rows(page, "Failing pods").first).to_contain_text(re.compile(r"worker-\d.*\d of 3"))

@@ -83,8 +83,17 @@ def test_plan(user: PageUser, server_of: Servers) -> None:
     """The plan lists moves with reasons, and refusals with remedies."""
     page = user.visit(server_of("pool"), "plan")
     expect(page.locator("tbody tr").first).to_contain_text("LoadBalancing")
+    expect(page.locator(".figures")).to_contain_text("cpu spread, limit 20")
     page.locator(".refusals summary").first.click()
     expect(page.locator(".refusal-body").first).to_contain_text("What would help")
+
+
+def test_moves_on_a_phone(user: PageUser, server_of: Servers) -> None:
+    """A row is a block of lines, in which no cell runs into the next."""
+    page = user.visit(server_of("pool"), "plan", width=390)
+    page.wait_for_selector("tbody td")
+    cut = "cells => cells.filter((cell) => cell.scrollWidth > cell.clientWidth + 1).length"
+    assert page.eval_on_selector_all("tbody td", cut) == 0
 
 
 def test_why(user: PageUser, server_of: Servers) -> None:

@@ -190,6 +190,7 @@ function Banner() {
       <div class="banner quiet">
         <span>
           {t("banner.saved")} <Time at={read} />
+          {t("stop")}
         </span>
       </div>
     );
@@ -200,6 +201,7 @@ function Banner() {
         <strong>{t("banner.lost")}</strong>
         <span>
           {t("banner.lostHelp")} <Time at={read} />
+          {t("stop")}
         </span>
       </div>
     );

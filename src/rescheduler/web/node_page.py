@@ -15,6 +15,7 @@ from rescheduler.cluster.snapshot import NO_ROW, Ints, Snapshot
 from rescheduler.config.policy import Policy
 from rescheduler.planner.available_nodes import NodeAvailability
 from rescheduler.planner.explanation import ExplainedPod, PodExplanation, explain_node, explain_pod
+from rescheduler.planner.maintenance_status import must_leave_node
 from rescheduler.planner.plan import Rejection
 from rescheduler.planner.reasons import meaning_and_remedy
 from rescheduler.rules.rule_check import SchedulerRule
@@ -133,7 +134,7 @@ def node_detail(  # noqa: PLR0913 - one per source
         all_asked=explained.all_asked,
         could_come_examples=[each for each in explained.could_come_examples if visibility.sees_key(each)],
         takes_none=explained.takes_none,
-        stays=_stays(pods, visibility),
+        stays=_stays(snapshot, pods, visibility),
         assumptions=_visible_texts((*snapshot.assumptions, *explained.assumptions), visibility),
     )
 
@@ -186,9 +187,11 @@ def pod_phase(pod: PodRecord) -> str:
     return "Terminating" if pod.is_terminating else pod.reason or pod.phase
 
 
-def _stays(pods: Iterable[ExplainedPod], visibility: Visibility) -> list[RefusalGroup]:
+def _stays(snapshot: Snapshot, pods: Iterable[ExplainedPod], visibility: Visibility) -> list[RefusalGroup]:
     by_reason: dict[str, list[Rejection]] = {}
     for pod in pods:
+        if not must_leave_node(snapshot.pods.records[snapshot.pods.row[pod.pod]]):
+            continue  # A node counts as empty while pods of DaemonSets run on it.
         for each in pod.kept_by[:1]:
             by_reason.setdefault(each.reason, []).append(visible_refusal(each, visibility))
         if not pod.kept_by and not pod.targets:

@@ -11,6 +11,7 @@ from rescheduler.planner.plan_json import plan_from_json
 from rescheduler.web.web_authorization import LinkAuthorizer
 from rescheduler.web.web_openapi import ENDPOINTS, openapi_document
 from tests.building import cluster
+from tests.unit.cli.conftest import lopsided
 from tests.unit.web.conftest import browsing, saved_page
 
 
@@ -39,12 +40,23 @@ async def test_nodes_can_be_grouped_by_any_label(shop):
 
 
 async def test_a_node_says_what_keeps_it_from_being_emptied(shop):
+    """Pods of DaemonSets don't: a drain leaves them where they are."""
     found = await shop.get("nodes/worker-0")
-    assert [group["reason"] for group in found["stays"]] == ["DaemonSetPod"]
-    assert all(group["remedy"] for group in found["stays"])
+    assert found["stays"] == []
     agent = next(pod for pod in found["pods"] if pod["pod"].startswith("kube-system/"))
     assert not agent["mayMove"]
     assert found["conditions"]
+
+
+async def test_a_node_says_why_a_pod_keeps_it_from_being_emptied():
+    made = lopsided().pod("shop/import", on="worker-0", cpu="100m", owner="Job/import")
+    page = saved_page(made.objects)
+    authorizer = LinkAuthorizer(page, read_only=True, user="me")
+    async with browsing(page, authorizer) as browser:
+        await browser.login(authorizer.secret)
+        found = await browser.get("nodes/worker-0")
+    assert [(group["reason"], group["count"]) for group in found["stays"]] == [("JobPod", 1)]
+    assert found["stays"][0]["remedy"]
 
 
 async def test_pods_are_found_by_a_part_of_their_name(shop):

@@ -173,7 +173,7 @@ function paintTinyCell(
   context.fillStyle = loadColor(load, palette.theme);
   context.fillRect(x, y, width, height);
   if (node.after === null || Math.abs(node.after - load) < 0.5) return;
-  // In the smallest cells it is as large as the cell and has no outline, which would leave a speck of it.
+  // In the smallest cells it is as large as the cell, and only its edge makes it visible on a high load.
   const inset = height < 9 ? 0 : 1;
   const [base, tip] = node.after > load ? [y + height - inset, y + inset] : [y + inset, y + height - inset];
   context.fillStyle = palette.accent;
@@ -182,11 +182,9 @@ function paintTinyCell(
   context.lineTo(x + width - inset, base);
   context.lineTo(x + width / 2, tip);
   context.closePath();
-  if (inset) {
-    context.strokeStyle = palette.surface;
-    context.lineWidth = 1;
-    context.stroke();
-  }
+  context.strokeStyle = palette.surface;
+  context.lineWidth = inset ? 1 : 1.5;
+  context.stroke();
   context.fill();
 }
 

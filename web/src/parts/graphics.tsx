@@ -67,8 +67,10 @@ export function BeforeAfter({ histogram, title }: { readonly histogram: Histogra
           {note.mean}
           <span class="wide-only">{note.spread}</span>
         </span>
-        <span class="muted histogram-most">{plural("nodes", most)}</span>
       </p>
+      <span class="histogram-most" aria-hidden="true" title={t("histogram.most", { nodes: plural("nodes", most) })}>
+        {count(most, language.value)}
+      </span>
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT + 1}`} role="img" aria-label={`${title}, ${label}: ${note.mean}${note.spread}`}>
         {bins.map((bin, index) => {
           const height = (values[index]! / most) * (HEIGHT - TOP);

@@ -1,4 +1,4 @@
-/** The key to the load scale, the ghost and the marks of the grid or the table. */
+/** The key to the load scale, the ghost and the marks of the grid or the table: only to what is there. */
 
 import type { CellStyle } from "../grid/painter";
 import { t } from "../i18n";
@@ -12,11 +12,15 @@ interface Props {
   readonly title: string;
   /** Whether there is a plan to show, and the measure is what it changes. */
   readonly planned: boolean;
+  /** Whether lines show moves that run. */
+  readonly running: boolean;
+  /** Whether a node is not ready. */
+  readonly unready: boolean;
   /** Without cells there is a table, which needs no key for pods. */
   readonly cells: CellStyle | null;
 }
 
-export function LoadLegend({ title, planned, cells }: Props) {
+export function LoadLegend({ title, planned, running, unready, cells }: Props) {
   return (
     <div class="load-legend" role="img" aria-label={t("legend.label", { title })}>
       <span class="legend-title">{title}</span>
@@ -41,7 +45,8 @@ export function LoadLegend({ title, planned, cells }: Props) {
             <span class="key comes">{t("legend.comes")}</span>
           </>
         ) : null}
-        {cells ? <span class="key unready">{t("legend.notReady")}</span> : null}
+        {running && cells ? <span class="key running">{t("legend.running")}</span> : null}
+        {unready && cells ? <span class="key unready">{t("legend.notReady")}</span> : null}
       </span>
     </div>
   );

@@ -72,13 +72,19 @@ function Moving() {
         <>
           <a class="name" href={formatRoute("moves", latest.key.split("/"))}>
             <bdi>{printable(latest.pod.split("/")[1] ?? latest.pod)}</bdi>
-          </a> {latest.step}
+          </a> {active > 1 ? plural("answer.others", active - 1) : latest.step}
           {t("comma")}
         </>
       ) : null}
       {plan.value ? (
         <a href={formatRoute("plan")}>
-          {active && planned ? plural("answer.toCome", notBegun) : planned ? plural("answer.planned", planned) : t("answer.nonePlanned")}
+          {active && notBegun
+            ? plural("answer.toCome", notBegun)
+            : active
+              ? t("answer.noneToCome")
+              : planned
+                ? plural("answer.planned", planned)
+                : t("answer.nonePlanned")}
         </a>
       ) : (
         t("answer.planning")
@@ -86,7 +92,9 @@ function Moving() {
       {check ? (
         <>
           {t("comma")}
-          {t("answer.checked")} <Time at={check} />
+          <span class="nowrap">
+            {t("answer.checked")} <Time at={check} />
+          </span>
         </>
       ) : null}
     </Answer>
@@ -96,23 +104,24 @@ function Moving() {
 function Trouble() {
   const view = status.value;
   if (!view) return <Answer question={t("answer.wrong")} answer={t("answer.unknown")} tone="quiet" />;
-  const parts = [
-    ...view.halts.map(({ words }) => printable(words)),
+  const counts = [
     view.nodesNotReady ? plural("answer.notReady", view.nodesNotReady) : "",
     view.failing.length ? plural("answer.failing", view.failing.length) : "",
     view.pendingCount ? plural("answer.pending", view.pendingCount) : "",
     view.suspects.length ? plural("answer.suspect", view.suspects.length) : "",
-    ...view.problems.map(printable),
   ].filter(Boolean);
+  const parts = [...view.halts.map(({ words }) => printable(words)), ...counts, ...view.problems.map(printable)];
+  // "4 failing pods" says more than "1 problem: 4 failing pods".
+  const only = parts.length === 1 ? counts[0] : undefined;
   const paused = view.pausedBy ? t("answer.pausedBy", { by: printable(view.pausedBy) }) : t("answer.paused");
   const quiet = [view.paused && !view.halts.length ? paused : "", view.dryRun ? t("answer.dryRun") : "", view.maintenance.length ? plural("answer.maintenance", view.maintenance.length) : ""].filter(Boolean);
   return (
     <Answer
       question={t("answer.wrong")}
-      answer={parts.length ? plural("answer.problems", parts.length) : t("answer.nothing")}
+      answer={only ?? (parts.length ? plural("answer.problems", parts.length) : t("answer.nothing"))}
       tone={parts.length ? "bad" : "good"}
     >
-      {parts.length ? <a href={formatRoute("moves", [], { tab: "trouble" })}>{parts.slice(0, 3).join(t("comma"))}</a> : null}
+      {parts.length ? <a href={formatRoute("moves", [], { tab: "trouble" })}>{only ? t("answer.inMoves") : parts.slice(0, 3).join(t("comma"))}</a> : null}
       {parts.length && quiet.length ? t("comma") : ""}
       {[parts.length ? "" : plural("answer.allReady", view.nodes), ...quiet].filter(Boolean).join(t("comma"))}
     </Answer>

@@ -83,7 +83,13 @@ export function ClusterPage() {
           />
         )}
         <div class="grid-foot">
-          <LoadLegend title={t(`legend.${measure}`, { resource: printable(resource) })} planned={isPlanned || running.value.length > 0} cells={asTable ? null : cells} />
+          <LoadLegend
+            title={t(`legend.${measure}`, { resource: printable(resource) })}
+            planned={isPlanned || running.value.length > 0}
+            running={running.value.length > 0}
+            unready={nodes.some(({ ready }) => !ready)}
+            cells={asTable ? null : cells}
+          />
           {isPlanned ? <WaveScrubber wave={wave} count={waveCount} /> : null}
         </div>
       </div>

@@ -33,6 +33,7 @@ export function LoginPage() {
     <form class="login" onSubmit={(event) => void submit(event)}>
       <h1>{t("login.title")}</h1>
       <p class="muted">{t("login.help")}</p>
+      <p>{t("login.create")}</p>
       <pre tabIndex={0}>kubectl create token ACCOUNT -n NAMESPACE</pre>
       <label class="login-field">
         <span>{t("login.token")}</span>

@@ -45,8 +45,10 @@ function Detail({ detail }: { readonly detail: MigrationDetail }) {
         ) : null}
         <dt>{t("column.strategy")}</dt>
         <dd>
-          {move.strategy}, {move.handover}
+          <Name>{move.strategy}</Name>
         </dd>
+        <dt>{t("column.handover")}</dt>
+        <dd title={t("column.handoverHelp")}>{move.handover}</dd>
         <dt>{t("column.reason")}</dt>
         <dd>
           <Name>{move.reason}</Name>
@@ -76,7 +78,7 @@ function Detail({ detail }: { readonly detail: MigrationDetail }) {
                 {elapsed(move.created, entry.at)}
               </time>
               <div>
-                <strong>{printable(entry.reason)}</strong>
+                <strong>{printable(entry.reason)}</strong> <span class="muted small">{t(`timeline.${entry.source}`)}</span>
                 {entry.message ? <p class="muted">{printable(entry.message)}</p> : null}
               </div>
             </li>

@@ -217,7 +217,7 @@ function BalanceOverTime() {
           <TimeChart
             key={resource}
             title={resource}
-            note={t("moves.deviation", { points: decimal(deviationAtEnd(request.data!.points, resource), 1, language.value) })}
+            note={t("moves.spread", { spread: decimal((highest.at(-1) ?? 0) - (lowest.at(-1) ?? 0), 0, language.value) })}
             at={at}
             series={[
               { label: t("moves.highest"), values: highest, color: "--text" },
@@ -245,10 +245,6 @@ function chartsOf(points: readonly BalancePoint[]) {
   });
 }
 
-function deviationAtEnd(points: readonly BalancePoint[], resource: string): number {
-  return points.filter((point) => point.resource === resource).at(-1)?.deviation ?? 0;
-}
-
 function HistoryTable({ rows, selected }: { readonly rows: readonly MigrationView[]; readonly selected: string | null }) {
   return (
     <DataTable
@@ -269,10 +265,11 @@ function HistoryTable({ rows, selected }: { readonly rows: readonly MigrationVie
           sort: ({ phase }) => phase,
         },
         { key: "strategy", title: t("column.strategy"), wideOnly: true, cell: ({ strategy }) => <Name>{strategy}</Name>, sort: ({ strategy }) => strategy },
-        { key: "handover", title: t("column.handover"), wideOnly: true, cell: ({ handover }) => handover, sort: ({ handover }) => handover },
+        { key: "handover", title: t("column.handover"), help: t("column.handoverHelp"), wideOnly: true, cell: ({ handover }) => handover, sort: ({ handover }) => handover },
         {
           key: "lost",
           title: t("column.lost"),
+          help: t("column.lostHelp"),
           numeric: true,
           cell: ({ readySecondsLost, evictionSecondsLost }) => (
             <span class="nowrap">

@@ -204,10 +204,11 @@ function PodTable({ pods, allocatable }: { readonly pods: readonly NodePodView[]
         {
           key: "move",
           title: t("column.mayMove"),
+          help: t("column.handoverHelp"),
           cell: (pod) =>
             pod.mayMove ? (
               <span>
-                {pod.handover}{" "}
+                {t("node.mayMove", { handover: pod.handover ?? "" })}{" "}
                 {targets.get(pod.uid) ? (
                   <span class="accent nowrap">
                     {"→ "}
@@ -217,7 +218,7 @@ function PodTable({ pods, allocatable }: { readonly pods: readonly NodePodView[]
               </span>
             ) : (
               <span class="muted" title={printable(pod.keptBy.map(({ meaning }) => meaning).join("; "))}>
-                {[t("no"), pod.keptBy[0]?.reason].filter(Boolean).join(": ")}
+                {t("node.mayNotMove", { reason: pod.keptBy[0]?.reason ?? "" })}
               </span>
             ),
           sort: ({ mayMove, keptBy }) => (mayMove ? "" : (keptBy[0]?.reason ?? "~")),

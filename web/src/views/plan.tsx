@@ -22,13 +22,14 @@ export function PlanPage() {
           {view ? (
             <p>
               {words(view)} <Time at={view.takenAt} />
+              {t("stop")}
             </p>
           ) : null}
         </div>
         {view ? <Actions view={view} /> : null}
       </div>
       {view ? (
-        <PlanBody plan={view} />
+        <PlanBody plan={view} limit={status.value?.thresholds["imbalance"] ?? 20} />
       ) : retried.error ? (
         <Failure error={retried.error} retry={retried.again} />
       ) : (

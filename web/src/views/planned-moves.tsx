@@ -2,18 +2,24 @@
 
 import type { HistogramView, PlanView } from "../api/types.gen";
 import { plural, t } from "../i18n";
-import { percent } from "../lib/format";
+import { decimal, percent } from "../lib/format";
 import { Empty, Figure, Name, NodeLink, PodLink, Section } from "../parts/basics";
 import { DataTable } from "../parts/data-table";
 import { BeforeAfter } from "../parts/graphics";
 import { language } from "../store";
 import { RefusalGroups } from "./refusals";
 
-export function PlanBody({ plan }: { readonly plan: PlanView }) {
+interface FiguresProps {
+  readonly plan: PlanView;
+  /** Of the spread, in percentage points. */
+  readonly limit: number;
+}
+
+export function PlanBody({ plan, limit }: FiguresProps) {
   const refusedCount = plan.refused.reduce((sum, { count }) => sum + count, 0);
   return (
     <>
-      <PlanFigures plan={plan} />
+      <PlanFigures plan={plan} limit={limit} />
       {plan.histograms.length ? (
         <Section title={t("plan.beforeAfter")} note={t("plan.beforeAfterNote")}>
           <div class="columns">
@@ -45,7 +51,7 @@ export function PlanBody({ plan }: { readonly plan: PlanView }) {
   );
 }
 
-function PlanFigures({ plan }: { readonly plan: PlanView }) {
+function PlanFigures({ plan, limit }: FiguresProps) {
   const highest = (of: (histogram: HistogramView) => number) => percent(Math.max(0, ...plan.histograms.map(of)), language.value);
   return (
     <dl class="figures">
@@ -53,7 +59,7 @@ function PlanFigures({ plan }: { readonly plan: PlanView }) {
       {plan.histograms.map((each) => (
         <Figure
           key={each.resource}
-          label={t("plan.spreadOf", { resource: each.resource })}
+          label={t("plan.spreadOf", { resource: each.resource, limit: decimal(limit, 0, language.value) })}
           value={
             <>
               {Math.round(each.highestBefore - each.lowestBefore)} → {Math.round(each.highestAfter - each.lowestAfter)}
@@ -78,7 +84,7 @@ function MovesTable({ plan }: { readonly plan: PlanView }) {
       rowKey={({ uid, wave }) => `${uid}/${wave}`}
       stack
       columns={[
-        { key: "wave", title: t("column.wave"), numeric: true, cell: ({ wave }) => wave, sort: ({ wave }) => wave },
+        { key: "wave", title: t("column.wave"), help: t("column.waveHelp"), numeric: true, cell: ({ wave }) => wave, sort: ({ wave }) => wave },
         { key: "pod", title: t("column.pod"), stacks: "lead", cell: ({ pod }) => <PodLink pod={pod} />, sort: ({ pod }) => pod },
         { key: "from", title: t("column.from"), cell: ({ from }) => <NodeLink name={from} />, sort: ({ from }) => from },
         {
@@ -92,9 +98,21 @@ function MovesTable({ plan }: { readonly plan: PlanView }) {
           ),
           sort: ({ to }) => to ?? "",
         },
-        { key: "reason", title: t("column.reason"), stacks: "bare", cell: ({ reason }) => <Name>{reason}</Name> },
+        {
+          key: "reason",
+          title: t("column.reason"),
+          stacks: "bare",
+          cell: ({ reason, strategy, handover }) => (
+            <>
+              <Name>{reason}</Name>
+              <span class="instead muted small">
+                {strategy}, {handover}
+              </span>
+            </>
+          ),
+        },
         { key: "strategy", title: t("column.strategy"), wideOnly: true, cell: ({ strategy }) => <Name>{strategy}</Name>, sort: ({ strategy }) => strategy },
-        { key: "handover", title: t("column.handover"), wideOnly: true, cell: ({ handover }) => handover, sort: ({ handover }) => handover },
+        { key: "handover", title: t("column.handover"), help: t("column.handoverHelp"), wideOnly: true, cell: ({ handover }) => handover, sort: ({ handover }) => handover },
         {
           key: "gain",
           title: t("column.gain"),

@@ -152,7 +152,7 @@ function Result({ outcome }: { readonly outcome: Outcome }) {
           <RefusalList refusals={result.refusedPins} />
         </Section>
       ) : null}
-      <PlanBody plan={result.plan} />
+      <PlanBody plan={result.plan} limit={result.request.imbalanceThreshold ?? status.value?.thresholds["imbalance"] ?? 20} />
     </div>
   );
 }
