@@ -186,13 +186,17 @@ def rolled_down(sets: DeploymentReplicaSets) -> Sizes:
     sizes = {each["metadata"]["name"]: size_of(each) for each in old}
     if spare <= 0:
         return {}
+    # A status that is behind counts pods that were asked to go. Then nothing else is removed.
+    is_behind = False
     for each in old:
+        if spare == 0 or is_behind:
+            break
         name = each["metadata"]["name"]
         unhealthy = min(spare, sizes[name] - available_of(each))
-        if unhealthy > 0:
-            sizes[name] -= unhealthy
-            spare -= unhealthy
-    may_go = sum(map(available_of, (*old, sets.new))) - least
+        is_behind = unhealthy < 0
+        sizes[name] -= max(unhealthy, 0)
+        spare -= max(unhealthy, 0)
+    may_go = 0 if is_behind else sum(map(available_of, (*old, sets.new))) - least
     for each in old:
         name = each["metadata"]["name"]
         gone = min(sizes[name], max(may_go, 0))

@@ -34,13 +34,7 @@ from rescheduler.cli.move_status import (
     move_age,
     move_state,
 )
-from rescheduler.cli.terminal import (
-    Terminal,
-    counted,
-    cut_sentence,
-    printable,
-    terminal_of,
-)
+from rescheduler.cli.terminal import Terminal, counted, cut_sentence, printable, terminal_of
 from rescheduler.migrations.controller.plan_execution import MoveProgress
 from rescheduler.migrations.transition_table import MigrationStep
 

@@ -86,6 +86,14 @@ def test_unready_new_pods_protect_unready_old_ones():
     assert deployment_sizes.rolled_down(family.with_new(replica_set(1, 5, 2))) == {"r0": 6}
 
 
+def test_a_status_that_counts_pods_asked_to_go_removes_no_others():
+    """3 wanted, none may be missing: one of 3 old pods was asked to go, and 2 of 3 new ones work."""
+    old, new = replica_set(0, 2, 2), replica_set(1, 2, 2)
+    behind = {**old, "status": {"replicas": 3, "availableReplicas": 3}}
+    assert deployment_sizes.rolled_down(DeploymentReplicaSets(deployment(3, 1, 0), new, (behind,))) == {}
+    assert deployment_sizes.rolled_down(DeploymentReplicaSets(deployment(3, 1, 0), new, (old,))) == {"r0": 1}
+
+
 @given(st.integers(1, 20), st.lists(st.integers(1, 10), min_size=2, max_size=4))
 @example(1, [1, 1, 1, 1])
 def test_scaling_during_a_rollout(wanted, counts):
