@@ -1,9 +1,10 @@
-"""Consecutive checks with randomly varying usage: the cluster settles and stays settled."""
+"""Consecutive checks with randomly varying usage: the cluster settles and stays settled.
+
+It is part of every run, because it alone uses the daemon's permission to list usage.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
-
-import pytest
 
 from rescheduler.kube.client import Client
 from tests.e2e.daemon.conftest import Lopsided, Run
@@ -16,7 +17,6 @@ MOST_MOVES = 8
 """Four of 26 pods make the nodes even; the noise may mislead about one or the other."""
 
 
-@pytest.mark.full
 async def test_noise_in_the_usage_moves_nothing_once_the_nodes_are_even(
     cluster: Cluster, run: Run, lopsided: Lopsided, client: Client, eventually: Callable[..., Awaitable[Any]]
 ) -> None:
