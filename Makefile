@@ -30,15 +30,15 @@ test: $(READY) ## all everyday tests (ARGS="-k name" to choose)
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not size and not control_plane" $(ARGS)
 
 .PHONY: test-size
-test-size: $(READY) ## tests that take long: large clusters, all of many similar cases, and properties with random examples
+test-size: $(READY) ## tests that take long: large clusters, all of many similar cases, and properties with ten times as many examples, at random
 	@$(BIN)/pytest -n auto -m "size and not control_plane" $(ARGS)
-	@EXPLORE=1 $(BIN)/pytest -n auto -m "hypothesis and not size and not control_plane" $(ARGS)
+	@EXPLORE=10 $(BIN)/pytest -n auto -m "hypothesis and not size and not control_plane" $(ARGS)
 
 .PHONY: full
 full: test-size test-web-full e2e-full e2e-nodes-full ## all long parts, before a release: they take hours
 
 .PHONY: explore
-explore: $(READY) ## try every property with N times as many examples as every day, at random (N=100)
+explore: $(READY) ## try every property with N times as many examples as it declares, at random (N=100)
 	@EXPLORE=$(or $(N),100) $(BIN)/pytest -n auto -m "hypothesis and not control_plane" $(ARGS)
 
 .PHONY: campaign

@@ -1,6 +1,8 @@
 """A server that stops leaves no open connection; warnings are errors here."""
 
 import asyncio
+import contextlib
+import errno
 import gc
 import socket
 import ssl
@@ -82,3 +84,29 @@ async def test_a_port_that_is_taken_is_said(app):
         with pytest.raises(OSError, match="in use"):
             async with serve_http(app, "127.0.0.1", port):
                 pass
+
+
+async def test_without_file_descriptors_the_longest_idle_connection_is_closed(app, monkeypatch, caplog):
+    accept, failures = socket.socket.accept, [OSError(errno.EMFILE, "Too many open files")]
+
+    def accept_later(listener):
+        if failures:
+            raise failures.pop()
+        return accept(listener)
+
+    async with serve_http(app, "127.0.0.1", 0) as port:
+        idle_reader, idle = await asyncio.open_connection("127.0.0.1", port)
+        assert (await asked(idle_reader, idle)).startswith(OK)
+        monkeypatch.setattr(socket.socket, "accept", accept_later)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert (await asked(reader, writer)).startswith(OK)
+        # An aborted connection ends with a reset, unless the client has read everything.
+        async with asyncio.timeout(5):
+            with contextlib.suppress(ConnectionResetError):
+                await idle_reader.read()
+        assert idle_reader.at_eof() or idle_reader.exception()
+        for each in (writer, idle):
+            each.close()
+    assert [each.getMessage() for each in caplog.records] == [
+        "can't accept a connection: Too many open files; closing the longest idle one"
+    ]
