@@ -6,13 +6,18 @@ import ssl
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from rescheduler.api.well_known_names import EVICTION_TURNS_CONFIG_MAP, KARPENTER_NODE_POOL_LABEL
+from rescheduler.api.well_known_names import (
+    EVICTION_TURNS_CONFIG_MAP,
+    KARPENTER_NODE_POOL_LABEL,
+    SAFE_EVICTIONS_DEADLINE_ANNOTATION,
+)
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube import errors
@@ -21,6 +26,7 @@ from rescheduler.kube.api_resources import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     EVENTS,
+    NAMESPACES,
     VALIDATING_WEBHOOKS,
     Object,
     merge_patch,
@@ -33,7 +39,7 @@ from tests.stories.migrations.workloads import stateful_set
 from tests.stories.objects import deployment, pod_spec
 from tests.stories.observer import observing
 from tests.stories.sandbox import Sandbox, node_of
-from tests.stories.waiting import until
+from tests.stories.waiting import until, until_gone
 from tests.testbed import ControlPlane
 from tests.webhook_installed import configuration_of
 
@@ -116,6 +122,44 @@ async def test_of_two_pods_of_a_set_one_goes(installed: Installed, sandbox: Sand
     assert not await installed.migrations()
 
 
+@pytest.mark.full
+async def test_a_namespace_can_not_extend_the_deadline(installed: Installed, sandbox: Sandbox) -> None:
+    """Thirty clients at a time evict one pod whose copy never gets ready. There is one move, and the
+    evictions pass after the deadline of the configuration."""
+    deadline_s = 10
+    annotations = {SAFE_EVICTIONS_DEADLINE_ANNOTATION: "1000h"}
+    await sandbox.client.patch(
+        NAMESPACES, sandbox.namespace, merge_patch({"metadata": {"annotations": annotations}})
+    )
+    await sandbox.deployment(1)
+    await installed.start(safeEvictions={"deadline": f"{deadline_s}s"})
+    (pod,) = await sandbox.pods()
+    uid = pod["metadata"]["uid"]
+    sandbox.start_slowly()
+
+    async def evict() -> bool:
+        try:
+            await sandbox.client.with_quick_retries().evict(sandbox.key(pod["metadata"]["name"]), uid=uid)
+        except errors.Overloaded:
+            return False
+        except errors.NotFound:
+            pass  # another client was faster
+        return True
+
+    began = time.monotonic()
+    has_passed, seconds = False, 0.0
+    while not has_passed:
+        has_passed = any(await asyncio.gather(*(evict() for _ in range(30))))
+        seconds = time.monotonic() - began
+        assert seconds < 3 * deadline_s, "held although the deadline of the configuration is over"
+    # The time may count from the creation timestamp of the PodMigration, which has no fractions of a second.
+    assert seconds > deadline_s - 1
+    assert [each["metadata"]["name"] for each in await installed.migrations()] == [f"eviction-{uid}"]
+    assert installed.webhook is not None
+    assert len(installed.webhook.said("EvictionIntercepted")) == 1
+    assert all(each["metadata"]["uid"] != uid for each in await sandbox.pods())
+
+
 async def test_no_target_waits_for_room(installed: Installed, sandbox: Sandbox) -> None:
     """The copy is Pending without a nomination, so that an autoscaler provides a node for it."""
     first, *others = sandbox.nodes
@@ -151,7 +195,8 @@ async def test_a_person_moves_pods(
     command: str, with_daemon: bool, installed: Installed, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     """The user evicts as a client that the webhook doesn't know; but then the copy is ready. Nothing is held
-    up, no second move is recorded, and no replica was missing."""
+    up, no second move is recorded, and no replica was missing. Evictions by a daemon never reach the
+    webhook."""
     source, *others = sandbox.nodes
     apps = ["web", "api"]
     await sandbox.cordon(*others)
@@ -167,9 +212,9 @@ async def test_a_person_moves_pods(
     content = json.loads(file.read_text())
     content["leaderElection"]["resourceNamespace"] = sandbox.namespace
     file.write_text(json.dumps(content))
-    (pod,) = await sandbox.pods()
+    sources = {app: sandbox.key((await sandbox.pods(app))[0]["metadata"]["name"]) for app in apps}
     arguments = {
-        "move": (sandbox.key(pod["metadata"]["name"]), "--to", others[0]),
+        "move": (sources["web"], "--to", others[0]),
         "drain": (source,),
         "apply": ("--strategy", "LoadBalancing", "--yes"),
     }[command]
@@ -190,6 +235,33 @@ async def test_a_person_moves_pods(
     assert strategies == {{"move": "Manual", "drain": "NodeMaintenance", "apply": "LoadBalancing"}[command]}
     moved = [app for app in apps if node_of((await sandbox.until_ready(1, app=app))[0]) != source]
     assert len(moved) == (2 if command == "drain" else 1)
+    gone = {sources[app] for app in moved}
+    await sandbox.pod("bare")
+    await sandbox.client.evict(sandbox.key("bare"))
+    seen = await _evictions_seen(installed, sandbox.key("bare"))
+    assert seen == {sandbox.key("bare"), *(() if with_daemon else gone)}
+
+
+async def test_evictions_in_an_excluded_namespace(installed: Installed, sandbox: Sandbox) -> None:
+    """They never reach the webhook: the API server knows which these are."""
+    await installed.start()
+    excluded = replace(sandbox, namespace="kube-system")
+    name = f"bare-{sandbox.namespace}"
+    for each in (excluded, sandbox):
+        await each.until_pod_ready(await each.pod(name))
+        await each.client.evict(each.key(name))
+    assert await _evictions_seen(installed, sandbox.key(name)) == {sandbox.key(name)}
+    for each in (excluded, sandbox):
+        await until_gone(each.client, PODS.as_json, each.key(name))
+
+
+async def _evictions_seen(installed: Installed, last: str) -> set[str]:
+    """Return the pods whose evictions the webhook was asked about and let pass, up to that of the last."""
+    assert installed.webhook is not None
+    said: list[Object] = []
+    while last not in {line["pod"] for line in said}:
+        said = await installed.webhook.until_said("EvictionPassed", len(said) + 1)
+    return {line["pod"] for line in said}
 
 
 async def test_a_drain_meets_the_deadline_of_karpenter(installed: Installed, sandbox: Sandbox) -> None:

@@ -135,6 +135,9 @@ async def test_consolidation(
         reasons = [each["spec"]["reason"] for each in await installed.migrations()]
         assert len(reasons) >= 2
         assert all("karpenter" in reason for reason in reasons), reasons
+        (found,) = (await installed.cluster.status())["autoscalers"]
+        assert found["name"] == "karpenter"
+        assert "NodePool" in found["how"], "the daemon may list them"
     else:
         assert sum(each > _STARTUP_S / 2 for each in lost.values()) >= 2, lost
     assert {

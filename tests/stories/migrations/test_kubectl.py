@@ -1,11 +1,15 @@
 """What kubectl shows about migrations."""
 
+import asyncio
 import json
 
 import pytest
 
+from rescheduler.api.podmigration import MigrationPhase
+from tests.stories.fixtures import Eventually
 from tests.stories.migrations.moves import MakeMoves
 from tests.stories.migrations.test_definition import podmigration
+from tests.stories.sandbox import node_of
 from tests.testbed import ControlPlane
 
 pytestmark = pytest.mark.control_plane(reason="tests/kubectl shows what kubectl makes of the simulator")
@@ -35,3 +39,27 @@ async def test_a_postponed_migration_is_shown_as_pending(
     )
     shown = control_plane.kubectl("get", "pmig", "move", "-n", namespace, "--no-headers")
     assert shown.split()[3] == "Pending"
+
+
+async def test_describe_shows_the_event_of_the_start(
+    make_moves: MakeMoves, control_plane: ControlPlane, eventually: Eventually
+) -> None:
+    moves = await make_moves(nodes=2)
+    sandbox = moves.sandbox
+    await sandbox.deployment(1)
+    (pod,) = await sandbox.pods()
+    target = await sandbox.free_node()
+    key = await moves.create_migration(pod, target)
+    describe = ("describe", "pmig", key.split("/")[1], "-n", sandbox.namespace)
+
+    async def started() -> list[str]:
+        described = await asyncio.to_thread(control_plane.kubectl, *describe)
+        _, _, events = described.partition("\nEvents:")
+        return [line for line in events.splitlines() if "MigrationStarted" in line]
+
+    async with moves.executing():
+        migration = await moves.until_finished(key)
+        (line,) = await eventually(started)  # Events are written beside the move
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
+    assert line.split()[0] == "Normal"
+    assert f"moves {pod['metadata']['name']} from {node_of(pod)} to {target}" in line
