@@ -189,9 +189,13 @@ class FairQueue:
         return self._slots.may_wait_for_room(namespace)
 
     def hold(self, key: str, until: datetime | None = None) -> None:
-        """Take back an unused turn: the migration waits again after that time, or when it is `ready`."""
+        """Take back an unused turn: the migration waits again after that time.
+
+        Without a time, it waits again when it is `ready`. This also holds if its turn is over because its
+        start could not be recorded: with a new turn, it would be tried again at once.
+        """
         entry = self._entries.get(key)
-        if entry is not None and entry.is_granted:
+        if entry is not None and (entry.is_granted or (until is None and entry.is_waiting)):
             self._hold(entry, until or _INDEFINITELY)
             self._update_position(key)
 
