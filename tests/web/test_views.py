@@ -55,6 +55,57 @@ def test_chinese(user: PageUser, server_of: Servers) -> None:
     expect(page.locator("h1")).to_have_text("Plan")
 
 
+def test_refusals_in_chinese(user: PageUser, server_of: Servers) -> None:
+    """What a reason means and what would help is Chinese; names and settings stay as they are."""
+    page = user.visit(server_of("pool"), "plan", language="zh-CN")
+    group = page.locator(".refusals li", has_text="JobPod")
+    expect(group.locator(".refusal-meaning")).to_contain_text("属于某个 Job")
+    group.locator("summary").click()
+    expect(group.locator(".refusal-body")).to_contain_text("请设置 includeJobs")
+    group.locator(".refusal-body a").first.click()
+    kept_by = page.locator(".refusal-list").first
+    expect(kept_by).to_contain_text("JobPod 属于某个 Job")
+    expect(kept_by).not_to_contain_text("It belongs")
+    page.get_by_role("button", name="Switch to English").click()
+    expect(kept_by).to_contain_text("JobPod It belongs to a Job; a move would restart its work.")
+
+
+def test_halt_in_chinese(user: PageUser, server_of: Servers) -> None:
+    """A halt says in Chinese what it is and how it ends, beside the words of the server."""
+    server = server_of("calm")
+    pause(server, paused=True, by="ann", why="upgrade")
+    page = user.visit(server, "moves", language="zh-CN")
+    expect(page.locator("main .notice")).to_contain_text(
+        "Paused 迁移已被暂停。运行 rescheduler resume 后恢复。 (paused by ann: upgrade)"
+    )
+    page.goto(server.address("cluster"))
+    expect(page.locator(".answers")).to_contain_text("迁移已被暂停")
+    pause(server, paused=False)
+    expect(page.locator(".answers")).not_to_contain_text("迁移已被暂停")
+
+
+def test_steps_in_chinese(user: PageUser, server_of: Servers) -> None:
+    """The name of a step has its meaning beside it, which English names don't need."""
+    server = server_of("calm")
+    request_move(server, "in-chinese", "test")
+    page = user.visit(server, "moves/shop/in-chinese", language="zh-CN")
+    expect(page.locator(".panel .steps")).to_contain_text("Completed 已完成", timeout=60_000)
+    page.get_by_role("button", name="Switch to English").click()
+    expect(page.locator(".panel .steps")).to_have_text("Completed")
+
+
+def test_order_of_nodes(user: PageUser, server_of: Servers) -> None:
+    """The key says how the nodes are sorted, and the table names what they are grouped by."""
+    page = user.visit(server_of("pool"))
+    expect(page.locator(".load-legend")).to_contain_text("sorted, highest first")
+    page.get_by_role("button", name="Table", exact=True).click()
+    expect(page.get_by_role("columnheader", name="Zone")).to_be_visible()
+    label = "topology.kubernetes.io/zone"
+    page.goto(server_of("pool").address(f"cluster?as=table&group=label:{label}"))
+    expect(page.get_by_role("columnheader", name=label)).to_be_visible()
+    expect(page.locator(".load-legend")).not_to_contain_text("sorted")
+
+
 def test_theme(user: PageUser, server_of: Servers) -> None:
     """The viewer's choice of theme wins over the system's, and lasts."""
     user.expected = ("getImageData",)  # of this test
@@ -151,23 +202,28 @@ def pause(server: PageServer, **state: object) -> None:
     assert kubectl(server, "patch", *name, "--type=merge", "--patch", patch).returncode == 0
 
 
-def test_hostile_migration(user: PageUser, server_of: Servers) -> None:
-    """The reason of a PodMigration is of any user who may create one: it is text, like that of a pause."""
-    server = server_of("calm")
+def request_move(server: PageServer, name: str, reason: str) -> None:
+    """Create a PodMigration of a pod of the shop."""
     listed = kubectl(server, "get", "pods", "-n", "shop", "-l", "app=web", "-o", "json")
     pod = json.loads(listed.stdout)["items"][0]
     migration = {
         "apiVersion": API_VERSION,
         "kind": "PodMigration",
-        "metadata": {"namespace": "shop", "name": "hostile", "annotations": {"note": MARKUP}},
+        "metadata": {"namespace": "shop", "name": name, "annotations": {"note": MARKUP}},
         "spec": {
             "pod": {"name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]},
             "sourceNode": pod["spec"]["nodeName"],
-            "reason": f"{MARKUP}</script><svg onload=alert(2)>\u202e",
+            "reason": reason,
         },
     }
     made = kubectl(server, "create", "-f", "-", content=migration)
     assert made.returncode == 0, made.stderr
+
+
+def test_hostile_migration(user: PageUser, server_of: Servers) -> None:
+    """The reason of a PodMigration is of any user who may create one: it is text, like that of a pause."""
+    server = server_of("calm")
+    request_move(server, "hostile", f"{MARKUP}</script><svg onload=alert(2)>\u202e")
     page = user.visit(server, "moves/shop/hostile")
     expect(page.locator(".panel dl")).to_contain_text(f"{MARKUP}</script><svg onload=alert(2)>")
     assert page.locator("main img, main svg[onload]").count() == 0

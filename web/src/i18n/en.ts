@@ -48,6 +48,7 @@ export const en = {
   "table.shown": "{n} of {total}",
   "comma": ", ",
   "stop": ".",
+  "colon": ": ",
   "table.more": "Show more",
   "graphic.table": "Table",
   "picker.none": "No match",
@@ -62,7 +63,6 @@ export const en = {
   "column.from": "From",
   "column.gain": "Gain",
   "column.gainHelp": "How much the move improves what its strategy measures",
-  "column.group": "Group",
   "column.handover": "Handover",
   "column.handoverHelp": "Adopt and Copy: the new pod is ready before the old one is evicted. Evict: the old pod is evicted, and its controller creates the new one.",
   "column.load": "Load",
@@ -90,6 +90,8 @@ export const en = {
   "column.wave": "Wave",
   "column.waveHelp": "Moves of one wave may run at the same time",
   "column.workload": "Workload",
+  "column.zone": "Zone",
+  "column.pool": "Pool",
 
   // The three questions
   "answer.balanced": "Balanced?",
@@ -168,6 +170,7 @@ export const en = {
   "legend.more": "more after the plan",
   "legend.less": "less after the plan",
   "legend.notReady": "not ready",
+  "legend.order": "sorted, highest first",
 
   // Node
   "node.panel": "Node {name}",

@@ -1,6 +1,7 @@
 /** Texts of the page in the viewer's language. `{name}` in a text is replaced. */
 
 import { language } from "../store";
+import codes from "./codes.zh.json";
 import { en } from "./en";
 import { zh } from "./zh";
 
@@ -23,3 +24,14 @@ export function plural(key: PluralText, n: number, values: Readonly<Record<strin
 }
 
 type PluralText = Text extends infer Key ? (Key extends `${infer Stem}.other` ? Stem : never) : never;
+
+/** Maps, so that no code from a file is taken for a method of an object. */
+const CODES = new Map(Object.entries(codes).map(([kind, texts]) => [kind, new Map<string, readonly string[]>(Object.entries(texts))]));
+
+/**
+ * The texts for a code of the server, if the viewer's language is not English: what it means; then, for a reason, what would help, and for a halt,
+ * how it ends. Empty for codes that this page doesn't know: the server's own words say it.
+ */
+export function translatedCode(kind: keyof typeof codes, code: string): readonly string[] {
+  return (language.value === "zh" ? CODES.get(kind)?.get(code) : undefined) ?? [];
+}

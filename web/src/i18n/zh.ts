@@ -47,6 +47,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   "table.shown": "已显示 {n} / {total}",
   "comma": "，",
   "stop": "。",
+  "colon": "：",
   "table.more": "显示更多",
   "graphic.table": "表格",
   "picker.none": "没有匹配项",
@@ -61,7 +62,6 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   "column.from": "源节点",
   "column.gain": "收益",
   "column.gainHelp": "此次迁移对所属策略衡量指标的改善程度",
-  "column.group": "分组",
   "column.handover": "交接方式",
   "column.handoverHelp": "Adopt 和 Copy：新 Pod 就绪后才驱逐旧 Pod。Evict：先驱逐旧 Pod，再由其控制器创建新 Pod。",
   "column.load": "负载",
@@ -89,6 +89,8 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   "column.wave": "批次",
   "column.waveHelp": "同一批的迁移可以同时进行",
   "column.workload": "工作负载",
+  "column.zone": "可用区",
+  "column.pool": "节点池",
 
   "answer.balanced": "是否均衡？",
   "answer.moving": "正在迁移？",
@@ -165,6 +167,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   "legend.more": "计划执行后增加",
   "legend.less": "计划执行后减少",
   "legend.notReady": "未就绪",
+  "legend.order": "从高到低排列",
 
   "node.panel": "节点 {name}",
   "node.loading": "正在加载节点",

@@ -32,6 +32,7 @@ export function LoadLegend({ title, planned, running, unready, cells }: Props) {
       </span>
       <span class="muted">100%</span>
       <span class="keys">
+        {cells ? <span class="key wide-only">{t("legend.order")}</span> : null}
         {planned && cells === "color" ? (
           <>
             <span class="key more">{t("legend.more")}</span>

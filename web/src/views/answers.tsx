@@ -1,7 +1,7 @@
 /** Three questions, answered in words and figures. */
 
 import type { ComponentChildren } from "preact";
-import { plural, t } from "../i18n";
+import { plural, t, translatedCode } from "../i18n";
 import { judgeBalance, movesNotBegun } from "../lib/cluster-model";
 import { decimal, percent, printable } from "../lib/format";
 import { formatRoute } from "../lib/router";
@@ -46,7 +46,7 @@ function Balance() {
         spread: decimal(verdict.spread, 0, language.value),
         limit: decimal(verdict.limit, 0, language.value),
       })}
-      {": "}
+      {t("colon")}
       <NodeAt {...verdict.lowest} /> – <NodeAt {...verdict.highest} />
     </Answer>
   );
@@ -72,7 +72,7 @@ function Moving() {
         <>
           <a class="name" href={formatRoute("moves", latest.key.split("/"))}>
             <bdi>{printable(latest.pod.split("/")[1] ?? latest.pod)}</bdi>
-          </a> {active > 1 ? plural("answer.others", active - 1) : latest.step}
+          </a> {active > 1 ? plural("answer.others", active - 1) : (translatedCode("steps", latest.step)[0] ?? latest.step)}
           {t("comma")}
         </>
       ) : null}
@@ -110,7 +110,7 @@ function Trouble() {
     view.pendingCount ? plural("answer.pending", view.pendingCount) : "",
     view.suspects.length ? plural("answer.suspect", view.suspects.length) : "",
   ].filter(Boolean);
-  const parts = [...view.halts.map(({ words }) => printable(words)), ...counts, ...view.problems.map(printable)];
+  const parts = [...view.halts.map(({ reason, words }) => translatedCode("halts", reason)[0] ?? printable(words)), ...counts, ...view.problems.map(printable)];
   // "4 failing pods" says more than "1 problem: 4 failing pods".
   const only = parts.length === 1 ? counts[0] : undefined;
   const paused = view.pausedBy ? t("answer.pausedBy", { by: printable(view.pausedBy) }) : t("answer.paused");

@@ -62,7 +62,7 @@ export function ClusterPage() {
         <Controls view={view} resource={resource} measure={measure} groupBy={groupBy} asTable={asTable} />
         {asTable ? (
           <div class="cluster-table">
-            <NodeTable nodes={nodes} groups={groups.length > 1 ? layoutGroups : []} />
+            <NodeTable nodes={nodes} groups={groups.length > 1 ? layoutGroups : []} groupTitle={groupTitle(groupBy)} />
           </div>
         ) : (
           <NodeGrid
@@ -337,7 +337,18 @@ function Tooltip({ node, pod }: { readonly node: GridNode; readonly pod: string 
   );
 }
 
-function NodeTable({ nodes, groups }: { readonly nodes: readonly GridNode[]; readonly groups: readonly LayoutGroup[] }) {
+/** The name of what the nodes are grouped by. */
+function groupTitle(groupBy: string): string {
+  return groupBy === "zone" || groupBy === "pool" ? t(`column.${groupBy}`) : printable(groupBy.replace("label:", ""));
+}
+
+interface NodeTableProps {
+  readonly nodes: readonly GridNode[];
+  readonly groups: readonly LayoutGroup[];
+  readonly groupTitle: string;
+}
+
+function NodeTable({ nodes, groups, groupTitle: title }: NodeTableProps) {
   const names = groups.flatMap(({ name, size }) => Array.from({ length: size }, () => name));
   const groupOf = new Map(nodes.map(({ name }, index) => [name, names[index] ?? ""]));
   return (
@@ -358,7 +369,7 @@ function NodeTable({ nodes, groups }: { readonly nodes: readonly GridNode[]; rea
           ? [
               {
                 key: "group",
-                title: t("column.group"),
+                title,
                 wideOnly: true,
                 cell: ({ name }: GridNode) => <Name>{groupOf.get(name)!}</Name>,
                 sort: ({ name }: GridNode) => groupOf.get(name)!,

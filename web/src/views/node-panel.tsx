@@ -13,7 +13,7 @@ import { TimeChart } from "../parts/graphics";
 import { SidePanel } from "../parts/side-panel";
 import { cluster, mayAct, plan, status } from "../store";
 import { openAction } from "./action-dialog";
-import { RefusalGroups } from "./refusals";
+import { reasonWords, RefusalGroups } from "./refusals";
 
 export function NodePanel({ name }: { readonly name: string }) {
   const row = cluster.value?.nodes.names.indexOf(name) ?? -1;
@@ -127,7 +127,10 @@ function Expected({ node }: { readonly node: string }) {
       ) : null}
       {drain ? (
         <p>
-          {t("node.drained")}: {t("drains.progress", { moving: drain.moving, moved: drain.moved })}. <Name>{drain.reason}</Name>
+          {t("node.drained")}
+          {t("colon")}
+          {t("drains.progress", { moving: drain.moving, moved: drain.moved })}
+          {t("stop")} <Name>{drain.reason}</Name>
         </p>
       ) : null}
     </>
@@ -217,7 +220,7 @@ function PodTable({ pods, allocatable }: { readonly pods: readonly NodePodView[]
                 ) : null}
               </span>
             ) : (
-              <span class="muted" title={printable(pod.keptBy.map(({ meaning }) => meaning).join("; "))}>
+              <span class="muted" title={printable(pod.keptBy.map((refusal) => reasonWords(refusal)[0]).join(" "))}>
                 {t("node.mayNotMove", { reason: pod.keptBy[0]?.reason ?? "" })}
               </span>
             ),
@@ -235,7 +238,9 @@ function Labels({ node }: { readonly node: NodeDetail }) {
       <ul class="plain-list mono">
         {node.taints.map((taint) => (
           <li key={taint}>
-            {t("node.taint")}: <Name>{taint}</Name>
+            {t("node.taint")}
+            {t("colon")}
+            <Name>{taint}</Name>
           </li>
         ))}
         {Object.entries(node.labels).map(([key, value]) => (

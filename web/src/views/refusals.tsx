@@ -1,10 +1,40 @@
 /** What is refused, by reason, with the remedy. */
 
 import type { RefusalGroup, RefusalView } from "../api/types.gen";
-import { plural, t } from "../i18n";
+import { plural, t, translatedCode } from "../i18n";
 import { count, printable } from "../lib/format";
 import { language } from "../store";
 import { Name, NodeLink, PodLink, Words } from "../parts/basics";
+
+interface Explained {
+  readonly reason: string;
+  readonly meaning: string;
+  readonly remedy: string;
+}
+
+/** Meaning and remedy of a reason, in the viewer's language. */
+export function reasonWords(of: Explained): readonly [meaning: string, remedy: string] {
+  const [meaning = of.meaning, remedy = of.remedy] = translatedCode("reasons", of.reason);
+  return [meaning, remedy];
+}
+
+/** The meaning, as a sentence after the reason. */
+export function Meaning({ of }: { readonly of: Explained }) {
+  return <Words>{reasonWords(of)[0]}</Words>;
+}
+
+function Remedy({ of }: { readonly of: Explained }) {
+  const [, remedy] = reasonWords(of);
+  return remedy ? (
+    <p>
+      <span class="muted">
+        {t("refusal.remedy")}
+        {t("colon")}
+      </span>
+      <Words>{remedy}</Words>
+    </p>
+  ) : null;
+}
 
 export function RefusalGroups({ groups }: { readonly groups: readonly RefusalGroup[] }) {
   const most = Math.max(1, ...groups.map((group) => group.count));
@@ -19,21 +49,18 @@ export function RefusalGroups({ groups }: { readonly groups: readonly RefusalGro
                 <span style={{ width: `${(100 * group.count) / most}%` }} />
               </span>
               <strong>{group.reason}</strong>
-              <span class="muted refusal-meaning">{group.meaning}</span>
+              <span class="muted refusal-meaning">
+                <Meaning of={group} />
+              </span>
             </summary>
             <div class="refusal-body">
-              {group.remedy ? (
-                <p>
-                  <span class="muted">{t("refusal.remedy")}: </span>
-                  <Words>{group.remedy}</Words>
-                </p>
-              ) : null}
+              <Remedy of={group} />
               <ul class="plain-list">
                 {group.examples.map((example) => (
                   <li key={`${example.subject}/${example.by}`}>
                     <Subject name={example.subject} />
                     {example.detail || example.by ? (
-                      <span class="muted"> {printable([example.by, example.detail].filter(Boolean).join(": "))}</span>
+                      <span class="muted"> {printable([example.by, example.detail].filter(Boolean).join(t("colon")))}</span>
                     ) : null}
                   </li>
                 ))}
@@ -60,17 +87,12 @@ export function RefusalList({ refusals }: { readonly refusals: readonly RefusalV
       {refusals.map((refusal) => (
         <li key={`${refusal.reason}/${refusal.by}/${refusal.detail}`}>
           <p>
-            <strong>{refusal.reason}</strong> {refusal.meaning}
+            <strong>{refusal.reason}</strong> <Meaning of={refusal} />
             {refusal.by || refusal.detail ? (
-              <span class="muted"> ({printable([refusal.by, refusal.detail].filter(Boolean).join(": "))})</span>
+              <span class="muted"> ({printable([refusal.by, refusal.detail].filter(Boolean).join(t("colon")))})</span>
             ) : null}
           </p>
-          {refusal.remedy ? (
-            <p>
-              <span class="muted">{t("refusal.remedy")}: </span>
-              <Words>{refusal.remedy}</Words>
-            </p>
-          ) : null}
+          <Remedy of={refusal} />
         </li>
       ))}
     </ul>

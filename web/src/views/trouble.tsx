@@ -1,13 +1,14 @@
 /** Is anything wrong? Halts, failing pods, pending pods, suspect nodes, maintenance, and drains by other clients. */
 
 import { useEffect, useRef } from "preact/hooks";
-import type { FailingPod, NodeDrainView, PendingPodView } from "../api/types.gen";
-import { plural, t } from "../i18n";
+import type { FailingPod, Halt, NodeDrainView, PendingPodView } from "../api/types.gen";
+import { plural, t, translatedCode } from "../i18n";
 import { printable } from "../lib/format";
 import { route } from "../lib/router";
-import { Name, NodeLink, PodLink, Section, Time } from "../parts/basics";
+import { Name, NodeLink, PodLink, Section, Time, Words } from "../parts/basics";
 import { DataTable } from "../parts/data-table";
 import { status } from "../store";
+import { reasonWords } from "./refusals";
 
 export function Trouble() {
   const view = status.value;
@@ -25,7 +26,7 @@ export function Trouble() {
           <ul class="notice plain-list">
             {view.halts.map((halt) => (
               <li key={`${halt.reason}/${halt.namespace}`}>
-                <strong>{halt.reason}</strong> {printable(halt.words)} <span class="muted">{printable(halt.ends)}</span> <Time at={halt.since} />
+                <HaltLine halt={halt} />
               </li>
             ))}
             {view.problems.map((problem) => (
@@ -96,6 +97,33 @@ export function Trouble() {
   );
 }
 
+function HaltLine({ halt }: { readonly halt: Halt }) {
+  const [meaning, ends = ""] = translatedCode("halts", halt.reason);
+  return (
+    <>
+      <strong>{halt.reason}</strong>{" "}
+      {meaning ? (
+        <>
+          {meaning}
+          {t("stop")}
+          <span title={printable(halt.ends)}>
+            <Words>{ends}</Words>
+          </span>{" "}
+          <span class="muted">({printable(halt.words)})</span>
+        </>
+      ) : (
+        <>
+          {printable(halt.words)}{" "}
+          <span class="muted">
+            <Words>{halt.ends}</Words>
+          </span>
+        </>
+      )}{" "}
+      <Time at={halt.since} />
+    </>
+  );
+}
+
 function Drains({ drains }: { readonly drains: readonly NodeDrainView[] }) {
   return (
     <Section title={t("drains.title")}>
@@ -148,9 +176,9 @@ function PendingPods({ pods, count }: { readonly pods: readonly PendingPodView[]
 function Room({ pod: { room, node, moves, movesDone, refusal } }: { readonly pod: PendingPodView }) {
   if (room === "none") {
     return (
-      <span class="muted" title={refusal ? printable([refusal.meaning, refusal.remedy].filter(Boolean).join(" ")) : undefined}>
+      <span class="muted" title={refusal ? printable(reasonWords(refusal).filter(Boolean).join(" ")) : undefined}>
         {t("pending.none")}
-        {refusal ? `: ${printable(refusal.detail || refusal.meaning)}` : ""}
+        {refusal ? `${t("colon")}${printable(refusal.detail || reasonWords(refusal)[0])}` : ""}
       </span>
     );
   }

@@ -11,7 +11,7 @@ import { DataTable } from "../parts/data-table";
 import { PodInput } from "../parts/pickers";
 import { language, mayAct, plan, session } from "../store";
 import { openAction } from "./action-dialog";
-import { RefusalList } from "./refusals";
+import { Meaning, RefusalList } from "./refusals";
 
 /** Where the pod fits is open from the start, if the nodes are that few. */
 const OPEN_UP_TO = 12;
@@ -44,8 +44,8 @@ export function WhyPage() {
 
 /** Without a pod in the address: pods that are worth asking about. */
 function Start() {
-  const refused = (plan.value?.refused ?? []).flatMap(({ reason, meaning, examples }) =>
-    examples.slice(0, 3).map((example) => ({ pod: example.subject, reason, meaning })),
+  const refused = (plan.value?.refused ?? []).flatMap((group) =>
+    group.examples.slice(0, 3).map((example) => ({ pod: example.subject, group })),
   );
   const rows = refused.filter(({ pod }) => /^[^/]+\/[^/]+$/.test(pod)).slice(0, 20);
   if (!rows.length) return <Empty title={t("why.empty")}>{t("why.emptyHelp")}</Empty>;
@@ -54,11 +54,20 @@ function Start() {
       <DataTable
         caption={t("why.refusedNow")}
         rows={rows}
-        rowKey={({ pod, reason }) => `${pod}/${reason}`}
+        rowKey={({ pod, group }) => `${pod}/${group.reason}`}
         columns={[
           { key: "pod", title: t("column.pod"), cell: ({ pod }) => <PodLink pod={pod} /> },
-          { key: "reason", title: t("column.reason"), cell: ({ reason }) => reason },
-          { key: "meaning", title: t("column.meaning"), wideOnly: true, cell: ({ meaning }) => <span class="muted">{meaning}</span> },
+          { key: "reason", title: t("column.reason"), cell: ({ group }) => group.reason },
+          {
+            key: "meaning",
+            title: t("column.meaning"),
+            wideOnly: true,
+            cell: ({ group }) => (
+              <span class="muted">
+                <Meaning of={group} />
+              </span>
+            ),
+          },
         ]}
       />
     </Section>
@@ -110,7 +119,7 @@ function Answer({ matrix, fitting }: { readonly matrix: PodMatrix; readonly fitt
     <div class="why-answer">
       <p class="why-word">{may ? t("why.may") : matrix.mayMove ? t("why.nowhere") : t("why.mayNot")}</p>
       <p class="muted">
-        {[may && matrix.handover ? t("why.handover", { handover: matrix.handover }) : "", printable(matrix.why)].filter(Boolean).join(": ")}{" "}
+        {[may && matrix.handover ? t("why.handover", { handover: matrix.handover }) : "", printable(matrix.why)].filter(Boolean).join(t("colon"))}{" "}
         {matrix.inWindow ? "" : t("why.outsideWindow")}
       </p>
       <p class="facts">
