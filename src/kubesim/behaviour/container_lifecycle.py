@@ -270,7 +270,7 @@ def _readiness(
         return True, None
     into = (where.now - due) % (up + down)
     changes_in = (up if into < up else up + down) - into
-    return into < up, where.now + max(changes_in, timedelta(milliseconds=1))
+    return into < up, where.now + changes_in
 
 
 # -- the rest of a status, which follows from its state

@@ -4,7 +4,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kubesim.behaviour import advance
@@ -47,6 +47,8 @@ pauses = st.lists(st.floats(0, 90), max_size=12)
 
 @given(aspects, specs, pauses, st.integers(0, 12))
 @settings(max_examples=150, deadline=None)
+# Readiness changes less than a millisecond after the last pause.
+@example({"readiness": {"after": "1s", "ready": "4s", "unready": "2s"}}, {}, [1.05, 1.975, 16.9749], 5)
 def test_a_life_only_goes_forward(
     life: Any, aspects: dict[str, Any], spec: dict[str, Any], pauses: list[float], deleted_after: int
 ) -> None:
