@@ -1,5 +1,7 @@
 """The daemon finds node autoscalers by what the server shows, and says so in its status."""
 
+import pytest
+
 from rescheduler.kube.api_resources import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -8,8 +10,19 @@ from rescheduler.kube.api_resources import (
 )
 
 
+@pytest.fixture
+def found(status):
+    """Read the autoscalers from the daemon's status."""
+
+    async def read():
+        written = await status()
+        return written is not None and written.autoscalers
+
+    return read
+
+
 async def test_the_cluster_autoscaler_is_found_by_its_status(
-    make_moves, start, client, server, status, eventually
+    make_moves, start, client, server, found, eventually
 ):
     await make_moves(2)
     stamp = server.clock.now().strftime("%Y-%m-%d %H:%M:%S.000000000 +0000 UTC")
@@ -25,11 +38,6 @@ async def test_the_cluster_autoscaler_is_found_by_its_status(
     await client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
     running = await start()
     await running.until_checked(1)
-
-    async def found():
-        written = await status()
-        return written is not None and written.autoscalers
-
     (autoscaler,) = await eventually(found, 60)
     assert autoscaler.name == "clusterAutoscaler"
     assert autoscaler.how == "ConfigMap kube-system/cluster-autoscaler-status"
@@ -39,7 +47,7 @@ async def test_the_cluster_autoscaler_is_found_by_its_status(
     assert not await found()
 
 
-async def test_karpenter_is_found_by_its_node_pools(make_moves, start, client, status, eventually):
+async def test_karpenter_is_found_by_its_node_pools(make_moves, start, client, found, eventually):
     """Without a node of a NodePool: what the server lists is what counts."""
     await make_moves(2)
     names = {"plural": "nodepools", "singular": "nodepool", "kind": "NodePool"}
@@ -57,10 +65,5 @@ async def test_karpenter_is_found_by_its_node_pools(make_moves, start, client, s
     await client.create(NODE_POOLS, about)
     running = await start()
     await running.until_checked(1)
-
-    async def found():
-        written = await status()
-        return written is not None and written.autoscalers
-
     (autoscaler,) = await eventually(found, 60)
     assert (autoscaler.name, autoscaler.how) == ("karpenter", "1 NodePool")
