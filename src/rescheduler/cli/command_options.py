@@ -15,7 +15,6 @@ from rescheduler.cli.terminal import echo
 
 if TYPE_CHECKING:
     from kubevalues.label_selectors import Selector
-    from rescheduler.cluster.pod_record import PodRecord
     from rescheduler.cluster.snapshot import Snapshot
 
 __all__ = [
@@ -205,18 +204,19 @@ _KINDS = {
 
 def pods_of_deployment(key: str, snapshot: "Snapshot") -> list[str]:
     """Return the keys of the Deployment's pods; exit if there are none."""
-    namespace, _, name = key.partition("/")
-
-    def belongs(pod: "PodRecord") -> bool:
-        revision = pod.labels.get("pod-template-hash")
+    by_deployment: dict[str, list[str]] = {}
+    for pod in snapshot.pods.records:
+        revision = f"-{pod.labels.get('pod-template-hash')}"
         owner = pod.owner
-        is_ours = owner is not None and owner.kind == "ReplicaSet" and owner.name == f"{name}-{revision}"
-        return is_ours and pod.namespace == namespace and not pod.is_terminating
-
-    found = sorted(pod.key for pod in snapshot.pods.records if belongs(pod))
-    if not found:
-        exit_with_error(f"Deployment {key} not found, or it has no pods", EXIT_ERROR)
-    return found
+        if owner is None or owner.kind != "ReplicaSet" or not owner.name.endswith(revision):
+            continue
+        if not pod.is_terminating:
+            name = owner.name.removesuffix(revision)
+            by_deployment.setdefault(f"{pod.namespace}/{name}", []).append(pod.key)
+    if key not in by_deployment:
+        words = f"Deployment {key} not found, or it has no pods{near_names(key, by_deployment)}"
+        exit_with_error(words, EXIT_ERROR)
+    return sorted(by_deployment[key])
 
 
 def label_selector(text: str) -> "Selector":

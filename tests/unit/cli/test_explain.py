@@ -175,9 +175,13 @@ def test_all_pods_of_a_deployment_are_explained(rescheduler):
     assert result.stdout.count("Can it move?  yes") == 1, "they have the same answer"
     document = json.loads(rescheduler("explain", "deployment", "web", "-n", "shop", "-o", "json").stdout)
     assert [pod["pod"].startswith("shop/web-") for pod in document["pods"]] == [True] * 4
-    assert (
-        "Deployment shop/nothing not found" in rescheduler("explain", "deploy/nothing", "-n", "shop").stderr
-    )
+
+
+@pytest.mark.parametrize(("typed", "hint"), [("nothing", ""), ("wbe", "; did you mean shop/web?")])
+def test_a_deployment_that_is_not_there_is_said_with_the_nearest_name(rescheduler, typed, hint):
+    for command in ("explain", "move"):
+        result = rescheduler(command, f"deploy/{typed}", "-n", "shop")
+        assert result.stderr.endswith(f"Deployment shop/{typed} not found, or it has no pods{hint}\n")
 
 
 def test_pods_of_a_deployment_with_the_same_answer_are_one_block(run, tmp_path):
