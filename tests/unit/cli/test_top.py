@@ -15,11 +15,13 @@ from rescheduler.api.daemon_status import (
     NodeLoad,
     ResourceBalance,
 )
+from rescheduler.api.well_known_names import MAINTENANCE_LABEL
 from rescheduler.cli.cluster_source import ClusterSource
 from rescheduler.cli.commands.top_command import LiveTop, _plan_words, show_while_loading
 from rescheduler.cli.execution import Execution
 from rescheduler.cli.status_view import MoveRow, NodeRow, TopState, sorted_nodes
 from rescheduler.cli.top_screen import Confirmation, TextPage, TopScreen
+from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.config.policy import Configuration, Policy, UsageSource
 from rescheduler.daemon.checker import CheckResult
@@ -28,7 +30,7 @@ from rescheduler.daemon.own_objects import read_state, write_status
 from rescheduler.install.cluster_installation import install_definition
 from rescheduler.kube import errors
 from rescheduler.kube.access import cluster_config
-from rescheduler.kube.api_resources import CONFIG_MAPS
+from rescheduler.kube.api_resources import CONFIG_MAPS, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.migrations.controller.plan_execution import podmigration_for
@@ -87,6 +89,14 @@ async def test_nodes_are_sorted_filtered_and_explained_with_their_pods(cluster):
         await pilot.press("enter")
         await until(pilot, lambda: shows_page(screen, depth=3))
         assert "shop/" in text_of(screen, "#page")
+
+
+async def test_a_node_in_maintenance_is_shown_as_such(cluster):
+    async with shown(cluster) as (client, screen, pilot):
+        labels = {MAINTENANCE_LABEL: "true"}
+        change = merge_patch({"metadata": {"labels": labels}, "spec": {"unschedulable": True}})
+        await client.patch(NODES, "node-2", change)
+        await until(pilot, lambda: [each.state for each in screen._state.nodes].count("in maintenance") == 1)
 
 
 async def test_the_plan_is_one_key_away(cluster):

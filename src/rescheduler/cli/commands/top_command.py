@@ -274,8 +274,12 @@ def _node_rows(check: "CheckResult", policy: "Policy") -> "tuple[NodeRow, ...]":
 
 
 def _node_state(snapshot: "Snapshot", row: int, policy: "Policy") -> str:
+    from rescheduler.cluster.node_record import in_maintenance  # noqa: PLC0415
     from rescheduler.cluster.snapshot import closed_because  # noqa: PLC0415
 
+    node = snapshot.nodes.records[row]
+    if node.is_ready and in_maintenance(node):
+        return "in maintenance"  # It is cordoned, too, which says less.
     closed = closed_because(snapshot, policy, row).removeprefix("is ")
     return closed or "Ready"
 
